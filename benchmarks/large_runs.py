@@ -1,4 +1,4 @@
-"""A run of 200 models with many answers: the size of its ledger, and what a resume and its reports take.
+"""A run of 200 models with many answers: the size of its ledger, and what a resume, its page and its reports take.
 
     python benchmarks/large_runs.py [--quick] [--questions N ...] [--each N] [--folder PATH]
                                     [--json PATH] [--markdown PATH]
@@ -6,8 +6,9 @@
 The run is begun, and its first round (four answers a question of each model, or `--each`, drawn with known chances, of
 220 bytes) is entered in its ledger, trial by trial, as rows like the one that the store makes of an answer, with their
 checksums. Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and ends:
-that is the resume. Each measurement has a process of its own, and memory is the peak of that process. 8 million answers
-are `--questions 10000`; with `--each 1` too results.json has as many rows, and the ledger a quarter of the answers.
+that is the resume. The page is what its server does until the browser has all of it. Each measurement has a process of
+its own, and memory is the peak of that process. 8 million answers are `--questions 10000`; with `--each 1` too
+results.json has as many rows, and the ledger a quarter of the answers.
 """
 
 import json
@@ -39,20 +40,28 @@ from adaptive_eval.store.rows import INSERT_TRIAL, trial_row
 
 MODELS, EACH, AT_ONCE = 200, 4, 65536
 MOST_MEMORY, MOST_BYTES_A_TRIAL = 1024.0, 120.0
+MOST_PAGE_SECONDS, MOST_PAGE_MEMORY = 5.0, 300.0
 HEADER = ("questions", "answers", "ledger, GB", "what is done", "seconds", "CPU s", "us a trial", "peak MiB")
 MEASURED = """
 import re, resource, sys, time
 begun = time.perf_counter()
-from adaptive_eval.__main__ import main
-try:
-    main()
-except SystemExit as ended:
-    code = ended.code
+code = 0
+if sys.argv[1] == "page":
+    from pathlib import Path
+    from adaptive_eval.show.serve.site import Site
+    from adaptive_eval.show.serve.page_state import PageState
+    PageState(Path(sys.argv[2])).view()
+else:
+    from adaptive_eval.__main__ import main
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code
 used = resource.getrusage(resource.RUSAGE_SELF)
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 print("measured", time.perf_counter() - begun, used.ru_utime + used.ru_stime, peak, code, file=sys.stderr)
 """
-"""The command, and then what its process has used."""
+"""The command, or what a server of pages does, and then what its process has used."""
 
 
 class Used(NamedTuple):
@@ -73,6 +82,7 @@ def main() -> None:
     sizes = [50] if options.quick else options.questions
     rows: list[tuple[object, ...]] = []
     resumed: list[tuple[int, Used]] = []
+    pages: list[tuple[int, Used]] = []
     for questions in sizes:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             config = configured(Path(name), questions, options.each)
@@ -81,6 +91,8 @@ def main() -> None:
             for what, used in commands(config, Path(name) / "run"):
                 if what == "resume":
                     resumed.append((trials, used))
+                if what == "page":
+                    pages.append((trials, used))
                 per_trial = 1e6 * used.cpu / trials
                 rows.append((questions, trials, size, what, used.seconds, used.cpu, per_trial, round(used.memory)))
                 print(*rows[-1], flush=True)
@@ -89,6 +101,13 @@ def main() -> None:
               used.memory <= MOST_MEMORY)
         for trials, used in resumed
     ]  # fmt: skip
+    for trials, page in pages:
+        for name, value, limit in (
+            ("CPU seconds", page.cpu, MOST_PAGE_SECONDS),
+            ("MiB", page.memory, MOST_PAGE_MEMORY),
+        ):
+            checks.append(Check(f"{name} of the page of {trials:,} answers", round(value, 1), f"<= {limit:g}",
+                                value <= limit))  # fmt: skip
     if len(resumed) > 1:
         (few, least), (many, most) = resumed[0], resumed[-1]
         grown = (most.memory - least.memory) * 2**20 / (many - few)
@@ -172,6 +191,8 @@ def record(model: str, correct: bool) -> TrialRecord:
 def commands(config: Path, directory: Path) -> Iterator[tuple[str, Used]]:
     """The resume first; the others read what it leaves."""
     yield "resume", measured("run", str(config), "--run-dir", str(directory), "--display", "none")
+    yield "page", measured("page", str(directory))
+    yield "monitor", measured("monitor", "--once", str(directory))
     yield "report, Markdown", measured("report", str(directory), "--format", "md")
     yield "report, HTML", measured("report", str(directory), "--format", "html")
 

@@ -18,6 +18,7 @@ from adaptive_eval.store import (
     Change,
     CommitBatch,
     Regrade,
+    Roster,
     RunReader,
     RunStarted,
     RunStopped,
@@ -230,8 +231,10 @@ class LedgerContract:
         assert (whole[0].tokens, whole[0].latency, whole[0].retries) == (8 * 33, 8 * 1.25, 8)
         assert (whole[0].timed, whole[0].ttft) == (8, 4.0)
         assert whole[0].traffic() == reader.traffic()[0] and reader.traffic()[0].ttft == 0.5
-        assert sum(reader.graded().values()) == 15 and sum(reader.graded(5).values()) == 11
-        assert sum(many for cell, many in reader.graded().items() if cell[:2] == ("large", "q2")) == 3
+        roster = Roster.of(["large", "small", "new"], ["q2", "q1"])
+        counts, since = reader.counts(roster, 2), reader.counts(roster, 2, after=5)
+        assert counts.shape == (3, 2, 2) and (counts.sum(), since.sum(), counts[0, 0].sum()) == (15, 11, 3)
+        assert counts[2].sum() == 0 and reader.counts(Roster.of(["small"], ["q1", "q3"]), 1).shape == (1, 2, 1)
 
     def test_a_second_writer_is_refused_and_told_who_has_the_run(self, open_store: OpenStore) -> None:
         store = open_store()

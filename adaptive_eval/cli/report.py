@@ -44,7 +44,7 @@ def report(
     model.
     """
     with reported(run):
-        view = _with_fixed(run) if beside_fixed else read_report(run)
+        view = _with_fixed(run) if beside_fixed else read_report(run, rows=kind == "json")
         text = _rendered(view, kind)
         drawn = [] if plots is None else _drawn(view, plots)
         if output == Path("-"):

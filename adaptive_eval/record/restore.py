@@ -145,7 +145,7 @@ class StoredRun:
         """The results as of the newest complete round, worked out; None before the first look."""
         setup, reader = self.setup, self.reader
         if setup.config.plug_ins:
-            return _published(self, running=running)
+            return _published(self, running=running, rows=True)
         controller, usages = self.restored
         snapshot = take_snapshot(
             subject_of(setup.config, setup.questions, reader.created),
@@ -180,35 +180,57 @@ class StoredRun:
         names = frozenset(models[at].name for at in recorded)
         return RunCounts(self.setup.roster, committed + known, before, names)
 
+    def at_a_glance(self, *, running: bool, rows: bool) -> Results | None:
+        """The same, where rows of questions are left out if nobody wants them.
+
+        Of a large run that has not come to its end they are those of its newest look: to work them out by all of its
+        trials takes minutes.
+        """
+        published = self._published_at_the_end(rows=rows)
+        if published is None and self.is_large:
+            return _published(self, running=running, rows=rows)
+        return published or self.results_anew(running=running)
+
+    @cached_property
+    def is_large(self) -> bool:
+        """So many trials that what they come to is kept."""
+        return self.reader.summed_until > 0
+
     @property
     def published(self) -> Results | None:
         """The results that were published when the run ended, where nothing has happened to it since."""
+        return self._published_at_the_end(rows=True)
+
+    def _published_at_the_end(self, *, rows: bool) -> Results | None:
         last = self.events[-1] if self.events else None
         if not isinstance(last, RunFinished | RunStopped) or fatal_error_of(self.events) is not None:
             return None
-        results = read_results(self.reader.directory)
+        results = read_results(self.reader.directory, rows=rows)
         if results is None or results.run.status == "running" or results.cost.trials != self.reader.trial_count():
             return None
         return results
 
 
 @contextmanager
-def opened_run(directory: Path) -> Iterator[StoredRun]:
-    """The run in `directory` as it is at one moment; raises `StoreError` where there is none, or it is damaged."""
-    with RunReader.intact(directory) as reader:
+def opened_run(directory: Path, *, summed: bool = True) -> Iterator[StoredRun]:
+    """The run in `directory` as it is at one moment; raises `StoreError` where there is none, or it is damaged.
+
+    Who goes by sums and by single answers does without the check of all trials that are `summed`.
+    """
+    with RunReader.intact(directory, summed=summed) as reader:
         yield StoredRun(reader)
 
 
-def _published(stored: StoredRun, *, running: bool) -> Results | None:
+def _published(stored: StoredRun, *, running: bool, rows: bool) -> Results | None:
     """What the run wrote down last; None where that was not yet, or before a change of its models or its grades."""
-    config, results = stored.setup.config, read_results(stored.reader.directory)
+    config, results = stored.setup.config, read_results(stored.reader.directory, rows=rows)
     if results is None or {model.name for model in results.models} != set(stored.setup.roster.models):
         return None
     if _regraded_since(results.run.updated, stored.events):
         return None
     status = "running" if running else "stopped" if results.run.status == "running" else results.run.status
     run = replace(results.run, status=status, reason=None if running else results.run.reason)
-    return replace(results, run=run, warnings=(*results.warnings, _not_anew(config, results)))
+    return replace(results, run=run, warnings=(*results.warnings, *_not_anew(config, results)))
 
 
 def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
@@ -222,13 +244,10 @@ def _named(config: RunConfig) -> str:
     return ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
 
 
-def _not_anew(config: RunConfig, results: Results) -> Caution:
-    return Caution(
-        "plug_in",
-        None,
-        f"the run was decided by plug-ins ({_named(config)}), which are not loaded to read it: this is what it wrote "
-        f"down itself, at {results.run.updated}",
-    )
+def _not_anew(config: RunConfig, results: Results) -> Iterator[Caution]:
+    if config.plug_ins:
+        why = f"the run was decided by plug-ins ({_named(config)}), which are not loaded to read it"
+        yield Caution("plug_in", None, f"{why}: this is what it wrote down itself, at {results.run.updated}")
 
 
 def _told(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | AnswersLost]]:

@@ -414,11 +414,14 @@ MOST_BYTES = 2**30
 """Larger than that of a million questions."""
 
 
-def read_results(directory: Path) -> Results | None:
-    """The file in `directory`; None before the first look, and where it is of another version or damaged."""
+def read_results(directory: Path, *, rows: bool = True) -> Results | None:
+    """The file in `directory`; None before the first look, and where it is of another version or damaged.
+
+    Without `rows` there are none of questions, which are most of a large file, and nobody has looked at them.
+    """
     try:
         data = read_whole(directory / RESULTS_FILE, MOST_BYTES)
-        return None if data.startswith(_UNJUDGED) or _is_whole(data) is False else _parsed(data)
+        return None if data.startswith(_UNJUDGED) or _is_whole(data) is False else _parsed(data, rows)
     except (OSError, ValidationError):
         return None
 
@@ -429,13 +432,16 @@ _BEFORE_ROWS, _AFTER_ROWS = b'],"questions":[{"id":', b'}],"warnings":['
 first one, but stands before the rows."""
 
 
-def _parsed(data: bytes) -> Results:
+def _parsed(data: bytes, rows: bool) -> Results:
     """The results in a file, with rows that are read when they are wanted where the file is as it is written here."""
     before = data.rfind(_BEFORE_ROWS)
     begin, end = before + _BEFORE_ROWS.index(b"{"), data.find(_AFTER_ROWS, max(before, 0)) + 1
-    if before >= 0 and end > 0 and (rows := WrittenRows.within(data, begin, end)) is not None:
-        return replace(_reader().validate_json(data[:begin] + data[end:]), questions=rows)
-    return _reader().validate_json(data)
+    if before >= 0 and end > 0:
+        written = WrittenRows.within(data, begin, end) if rows else ()
+        if written is not None:
+            return replace(_reader().validate_json(data[:begin] + data[end:]), questions=written)
+    found = _reader().validate_json(data)
+    return found if rows else replace(found, questions=())
 
 
 @cache

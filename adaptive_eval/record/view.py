@@ -5,7 +5,7 @@ reader of the whole run needs it. Plain values throughout, so that the whole is 
 not exist is None. Nothing here says where the run lies, since reports are published.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -26,13 +26,12 @@ from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import BatchRow, Results
+from adaptive_eval.record.results import BatchRow, Caution, Results
 from adaptive_eval.record.sites import SiteView, site_views
 from adaptive_eval.record.thresholds import frozen_words, kept_thresholds
 from adaptive_eval.record.words import DecisionsInWords, decisions_in_words
 from adaptive_eval.store import (
     Event,
-    GradedCell,
     JudgeUse,
     ReplicaTraffic,
     Roster,
@@ -188,6 +187,12 @@ class RunView:
 
 
 STEPS = 200
+LARGE = Caution(
+    "large",
+    None,
+    "the run is large, so that this report leaves out what every single answer would have to be read for: how it "
+    "stands under other rubrics (`adaptive-eval relabel` says it), and how far models with the same seeds go together",
+)
 
 
 UNTOLD = {"outcomes", "host", "pid", "longest_prompts", "requests", "key", "medians"}
@@ -201,17 +206,22 @@ def read_view(directory: Path) -> RunView:
         return assemble_view(stored.reader, stored.setup, stored.events, stored.results(running=running))
 
 
-def read_report(directory: Path) -> RunView:
-    """The same with what only a report has: the run under other rubrics."""
+def read_report(directory: Path, *, rows: bool = True) -> RunView:
+    """The same with what only a report has: the run under other rubrics.
+
+    That of a large run leaves out what every trial would have to be read for, and says so. `rows` as in a `Feed`.
+    """
     running = is_held(directory)
-    with opened_run(directory) as stored:
-        results = stored.results(running=running)
+    with opened_run(directory, summed=False) as stored:
+        results = stored.at_a_glance(running=running, rows=rows)
         view = assemble_view(stored.reader, stored.setup, stored.events, results)
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
-        together = pairings(stored, results.pairs)
-        return replace(view, relabelled=relabelled(stored), judge=judge, labelled=labels, pairings=together)
+        view = replace(view, judge=judge, labelled=labels)
+        if stored.is_large:
+            return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
+        return replace(view, relabelled=relabelled(stored), pairings=pairings(stored, results.pairs))
 
 
 def without_rows(view: RunView) -> RunView:
@@ -222,8 +232,8 @@ def without_rows(view: RunView) -> RunView:
 class ViewSource(Protocol):
     """What a view is made of, besides the results: a `RunReader`, or whoever remembers what one has read."""
 
-    def graded_cells(self) -> Iterable[tuple[GradedCell, int]]:
-        """How many trials of each model, question and category there are."""
+    def counts(self, roster: Roster, categories: int) -> NDArray[np.int32]:
+        """(L, M, K): graded trials of these models, questions and categories."""
         ...
 
     def looks(self) -> Sequence[StoredLook]:
@@ -253,7 +263,7 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
     config, questions, plug_ins, roster = setup
     rubric = open_rubric(config.rubric)
     fatal_error = fatal_error_of(events)
-    counts = counts_of_graded(source.graded_cells(), roster, len(rubric.weights))
+    counts = source.counts(roster, len(rubric.weights))
     known, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(source.spending(STEPS)), tuple(source.traffic())
     return RunView(
@@ -293,17 +303,8 @@ def _thresholds(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
     return waiting if open_rubric(rubric).lacks else None
 
 
-def counts_of_graded(graded: Iterable[tuple[GradedCell, int]], roster: Roster, categories: int) -> NDArray[np.int64]:
-    """Counts (L, M, K) of what is stored; a model, question or category that the run no longer has is left out."""
-    counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
-    for (model, question, category), trials in graded:
-        if (model, question) in roster and category < categories:
-            counts[(*roster.cell(model, question), category)] = trials
-    return counts
-
-
 def posterior_views(
-    counts: NDArray[np.int64], weights: Sequence[float]
+    counts: NDArray[np.integer], weights: Sequence[float]
 ) -> tuple[tuple[PosteriorView, ...], tuple[tuple[int, ...], ...]]:
     """Every posterior that occurs in counts (L, M, K), once; and for each model and question which of them it is."""
     distinct, places = distinct_counts(counts)

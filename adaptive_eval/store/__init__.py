@@ -57,7 +57,6 @@ from adaptive_eval.store.events import (
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     CommitBatch,
-    GradedCell,
     HeldTime,
     JudgeUse,
     Regrade,
@@ -81,7 +80,6 @@ from adaptive_eval.store.store import OpenedStore, Store
 from adaptive_eval.store.whereabouts import is_held
 
 __all__ = [
-    "GradedCell",
     "AlarmRaised",
     "CommitBatch",
     "AnswerUngraded",

@@ -67,12 +67,16 @@ COLUMNS = {
     "segments": ["id", "name", "place", "last", "trials", "bytes", "digest"],
     "moved": ["id", "segment", "row", "size"],
     "token_logprobs": ["id", "body"],
+    "summed": ["id", "last", "trials", "replicas", "spending", "models", "questions", "counts"],
 }
 """What a checksum is of, by table and in this order: another order would be another checksum."""
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Of the tables whose rows do not go by `id`."""
-LATER = {"asked_for", "segments", "moved", "token_logprobs"}
+LATER = {"asked_for", "segments", "moved", "token_logprobs", "summed"}
 """Tables that a run gets when it needs them, or is gone on with, where it is from before there were any."""
+OF_TRIALS = {"trials", "moved", "token_logprobs"}
+"""Those with a row for each trial, or for many."""
+FEW = [table for table in COLUMNS if table not in OF_TRIALS]
 
 
 def checksum(*values: Any) -> int:
@@ -95,16 +99,17 @@ def keep_checksums(connection: sqlite3.Connection) -> None:
     for statement in TABLES.split(";")[:-1]:
         connection.execute(statement)
     for table in COLUMNS:
-        for statement in _triggers(table) if _is_there(connection, table) else ():
+        for statement in _triggers(table) if is_there(connection, table) else ():
             connection.execute(statement)
 
 
 def has_checksums(connection: sqlite3.Connection) -> bool:
     """Whether the run has checksums: one from before there were any has none until it is gone on with."""
-    return _is_there(connection, "trial_checks") and _is_there(connection, "row_checks")
+    return is_there(connection, "trial_checks") and is_there(connection, "row_checks")
 
 
-def _is_there(connection: sqlite3.Connection, table: str) -> bool:
+def is_there(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether a run has a table."""
     query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
     return bool(connection.execute(query, (table,)).fetchone()[0])
 
@@ -146,15 +151,18 @@ class CheckedTable(NamedTuple):
     damages: tuple[Damage, ...]
 
 
-def check_table(connection: sqlite3.Connection, table: str) -> CheckedTable:
-    """Compare every row of a table with its checksum; raises `sqlite3.Error` where it cannot be read at all."""
+def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> CheckedTable:
+    """Compare every row of a table with its checksum, those of trials beyond a number; raises `sqlite3.Error` where it
+    cannot be read at all."""
     rows, unchecked, damages = 0, 0, []
-    if table in LATER and not _is_there(connection, table):
+    if table in LATER and not is_there(connection, table):
         return CheckedTable(0, 0, ())
-    expected, missing = _expected(connection, table)
+    after = after if table in OF_TRIALS else 0
+    expected, missing = _expected(connection, table, after)
     whole = connection.text_factory
     connection.text_factory = _any_text
     query = f"SELECT {_key(table)}, {', '.join(COLUMNS[table])}, {expected} FROM {table}"
+    query += f" WHERE id > {after:d}" if after else ""
     try:
         for key, *values, crc in connection.execute(query):
             rows += 1
@@ -167,7 +175,7 @@ def check_table(connection: sqlite3.Connection, table: str) -> CheckedTable:
     return CheckedTable(rows, unchecked, tuple(damages))
 
 
-def _expected(connection: sqlite3.Connection, table: str) -> tuple[str, str]:
+def _expected(connection: sqlite3.Connection, table: str, after: int) -> tuple[str, str]:
     """In SQL, the checksum of a row, and the keys of those that are gone: both found one by one, for a run may have
     millions of trials."""
     if not has_checksums(connection):
@@ -175,14 +183,15 @@ def _expected(connection: sqlite3.Connection, table: str) -> tuple[str, str]:
     if table == "trials":
         return (
             "(SELECT crc FROM trial_checks WHERE trial_checks.id = trials.id)",
-            "SELECT CAST(id AS TEXT) FROM trial_checks WHERE NOT EXISTS "
+            f"SELECT CAST(id AS TEXT) FROM trial_checks WHERE id > {after:d} AND NOT EXISTS "
             "(SELECT 1 FROM trials WHERE trials.id = trial_checks.id)",
         )
     key = _key(table, f"{table}.")
     by_number = "" if table in KEYS else "id = CAST(row_checks.row AS INTEGER) AND "  # found at once
+    beyond = f"CAST(row AS INTEGER) > {after:d} AND " if after else ""
     return (
         f"(SELECT crc FROM row_checks WHERE place = '{table}' AND row_checks.row = {key})",
-        f"SELECT row_checks.row FROM row_checks WHERE place = '{table}' AND NOT EXISTS "
+        f"SELECT row_checks.row FROM row_checks WHERE place = '{table}' AND {beyond}NOT EXISTS "
         f"(SELECT 1 FROM {table} WHERE {by_number}{key} = row_checks.row)",
     )
 

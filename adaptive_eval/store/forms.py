@@ -52,8 +52,8 @@ def _conditions() -> Iterator[str]:
         yield f"typeof({name}) IN ('text', 'blob', 'null')"
 
 
-MISFORMED = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for one in _conditions())}) LIMIT 1"
-"""Finds a trial that was never written so."""
+MISFORMED = f"SELECT id FROM trials WHERE id > ? AND NOT ({' AND '.join(f'({one})' for one in _conditions())}) LIMIT 1"
+"""Finds a trial beyond a number that was never written so."""
 
 
 def is_look(body: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from adaptive_eval.store.kept_sums import KeptSums
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.queries import Queries
 from adaptive_eval.store.stored_texts import StoredTexts
@@ -50,8 +51,21 @@ class RunLedger(Protocol):
         """Read everything as it is at one moment."""
         ...
 
-    def require_intact(self) -> None:
-        """Raise `StoreError` with the first that is not what was written."""
+    def require_intact(self, after: int = 0) -> None:
+        """Raise `StoreError` with the first that is not what was written, of the trials those after this number."""
+        ...
+
+    def kept_sums(self) -> KeptSums | None:
+        """What the trials up to one come to, where that is kept."""
+        ...
+
+    @property
+    def sums_by_itself(self) -> bool:
+        """It sums trials where it is, and only what comes of it is read: none need be kept."""
+        ...
+
+    def make_room_for_sums(self) -> None:
+        """Have a place for them."""
         ...
 
     def transaction(self) -> AbstractContextManager[LedgerWrites]:

@@ -4,19 +4,20 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from sys import intern
 from typing import Literal, Self, cast
+
+import numpy as np
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import queries, whereabouts
 from adaptive_eval.store.events import Event, Json, VerdictsInVain, event_of, events_of_kind
+from adaptive_eval.store.kept_sums import Counts, thinned
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
     NO_GRADING,
     CellCount,
-    GradedCell,
     GradingUse,
     HeldTime,
     JudgeUse,
@@ -35,9 +36,11 @@ from adaptive_eval.store.records import (
     bits_of,
     use_in_vain,
 )
+from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.segments import TextPair
 from adaptive_eval.store.sqlite_ledger import damaged
+from adaptive_eval.store.summing import added, all_spending, all_sums, on_roster, sums_after
 
 
 class RunReader:
@@ -53,10 +56,11 @@ class RunReader:
 
     @classmethod
     @contextmanager
-    def intact(cls, directory: Path) -> Iterator[Self]:
-        """Read the run in `directory` as it is at one moment; raises `StoreError` where it is damaged."""
+    def intact(cls, directory: Path, *, summed: bool = True) -> Iterator[Self]:
+        """Read the run in `directory` as it is at one moment; raises `StoreError` where it is damaged, `summed` as in
+        `require_intact`."""
         with closing(cls.open(directory)) as reader, reader.one_moment():
-            reader.require_intact()
+            reader.require_intact(summed=summed)
             yield reader
 
     @classmethod
@@ -131,8 +135,9 @@ class RunReader:
 
     def trial_count(self) -> int:
         """How many trials are stored."""
-        ((count,),) = self._rows("SELECT count(*) FROM trials")
-        return int(count)
+        known = self._ledger.kept_sums()
+        ((count,),) = self._rows("SELECT count(*) FROM trials WHERE id > ?", 0 if known is None else known.last)
+        return int(count) + (0 if known is None else known.trials)
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
@@ -209,7 +214,8 @@ class RunReader:
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """What the trials come to, by model and replica, counted from after the trial with this number."""
-        return list(map(ReplicaSums._make, self._rows(self._queries.sums, after)))
+        known = None if after else self._ledger.kept_sums()
+        return sums_after(self._ledger, after) if known is None else all_sums(self._ledger, known)
 
     def trial_uses(self) -> Iterator[TrialUse]:
         """What every trial used, in the order of commitment."""
@@ -228,14 +234,19 @@ class RunReader:
         """The last of these looks; None before the first."""
         return next(self._looks("ORDER BY number DESC LIMIT 1"), None)
 
-    def graded(self, after: int = 0) -> dict[GradedCell, int]:
-        """How many trials of each model, question and category there are after the trial with this number."""
-        return dict(self.graded_cells(after))
+    def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
+        """(L, M, K): graded trials of these models, questions and categories after the trial with this number."""
+        models, questions = self.ids("models", "name"), self.ids("questions", "key")
+        known = None if after else self._ledger.kept_sums()
+        begin = np.zeros((len(models), len(questions), categories), np.int32) if known is None else known.counts()
+        cells = self._stream(self._queries.graded, after if known is None else known.last)
+        return on_roster(added(begin, cells), models, questions, roster, categories)
 
-    def graded_cells(self, after: int = 0) -> Iterator[tuple[GradedCell, int]]:
-        """The same, one after the other: there may be millions."""
-        for model, question, category, trials in self._stream(self._queries.graded, after):
-            yield GradedCell(intern(model), intern(question), category), trials
+    @property
+    def summed_until(self) -> int:
+        """The number of the last trial of which it is kept what all up to it come to; 0 in a run that is not large."""
+        known = self._ledger.kept_sums()
+        return 0 if known is None else known.last
 
     def round_counts(self) -> Iterator[RoundCount]:
         """How many graded trials of each model and question have each category, by round."""
@@ -253,10 +264,7 @@ class RunReader:
 
     def spending(self, steps: int) -> list[Spending]:
         """What had been used after about each 1/steps of the trials, in the order of commitment."""
-        used = [Spending(0.0, 0, 0, 0.0, 0.0)]
-        for part in (Spending(*row) for row in self._rows(self._queries.spending, steps)):
-            used.append(used[-1].and_then(part))
-        return used[1:]
+        return thinned(all_spending(self._ledger, self._ledger.kept_sums(), steps), steps)
 
     def traffic(self) -> list[ReplicaTraffic]:
         """The stored answers by model and replica."""
@@ -294,10 +302,10 @@ class RunReader:
                 raise self._damaged(f"look {number} is not as looks are written")
             yield StoredLook(number, found)
 
-    def require_intact(self) -> None:
+    def require_intact(self, *, summed: bool = True) -> None:
         """Compare what is stored with what was written, as far as the ledger can; raises `StoreError` with the first
-        that is something else."""
-        self._ledger.require_intact()
+        that is something else. Without trials that are `summed`, each of which is compared when it is read."""
+        self._ledger.require_intact(0 if summed else self.summed_until)
 
     def _record(self, values: Row) -> TrialRecord:
         row = queries.TrialRow._make(values)

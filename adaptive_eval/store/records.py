@@ -82,14 +82,6 @@ class CellCount(NamedTuple):
     trials: int
 
 
-class GradedCell(NamedTuple):
-    """The trials of a question by a model that have one grade."""
-
-    model: str
-    question: str
-    category: int
-
-
 class RoundCount(NamedTuple):
     """How many trials of a question by a model got one grade in one round."""
 
@@ -282,6 +274,11 @@ class ReplicaSums(NamedTuple):
     at: float
     """When that was, in seconds since 1970."""
 
+    def and_then(self, later: "ReplicaSums") -> "ReplicaSums":
+        """The sums of these answers and of later ones of the same replica."""
+        summed = {name: getattr(self, name) + getattr(later, name) for name in ADDED}
+        return later._replace(**summed)
+
     def traffic(self) -> ReplicaTraffic:
         """The same, with means of the times."""
         latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
@@ -295,6 +292,10 @@ class ReplicaSums(NamedTuple):
             latency,
             ttft,
         )
+
+
+ADDED = tuple(name for name in ReplicaSums._fields if name not in ("model", "replica", "last", "at"))
+"""What adds up."""
 
 
 @dataclass(frozen=True, slots=True)

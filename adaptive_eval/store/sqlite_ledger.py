@@ -10,6 +10,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store import checksums, database
 from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.forms import MISFORMED
+from adaptive_eval.store.kept_sums import TABLES, KeptSums, read_sums
 from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.queries import Queries, sqlite_queries
 from adaptive_eval.store.stored_texts import StoredTexts
@@ -76,16 +77,30 @@ class SqliteLedger:
             finally:
                 self.connection.rollback()
 
-    def require_intact(self) -> None:
-        """Compare every row with its checksum, and check the order by which rows are found."""
+    def require_intact(self, after: int = 0) -> None:
+        """Compare every row with its checksum, and check the order by which rows are found; of what there is for each
+        trial only what comes after this one."""
         with database.explained(self.directory):
             for table in checksums.COLUMNS:
-                for damage in checksums.check_table(self.connection, table).damages:
+                for damage in checksums.check_table(self.connection, table, after).damages:
                     raise damaged(self.directory, self.where, str(damage))
-            for (number,) in self.connection.execute(MISFORMED):
+            for (number,) in self.connection.execute(MISFORMED, (after,)):
                 raise damaged(self.directory, self.where, f"trials {number} is not as trials are written")
-            for fault in database.disorder(self.connection):
+            for fault in database.disorder(self.connection, checksums.FEW if after else None):
                 raise damaged(self.directory, self.where, f"{fault}; {database.order_anew(self.directory)}")
+
+    def kept_sums(self) -> KeptSums | None:
+        """What the trials up to one come to, where that is kept."""
+        with database.explained(self.directory):
+            return read_sums(self.connection)
+
+    sums_by_itself = False
+
+    def make_room_for_sums(self) -> None:
+        """Have a place for them."""
+        with database.explained(self.directory):
+            self.connection.executescript(f"BEGIN IMMEDIATE; {TABLES}; COMMIT;")
+            checksums.keep_checksums(self.connection)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -42,6 +42,7 @@ from adaptive_eval.store.rows import (
 )
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
+from adaptive_eval.store.summing import SUMMED_EVERY, keep_sums
 
 SHOWN_FILES = 3
 OTHERS = (
@@ -87,6 +88,8 @@ class Store:
         self._configuration = self.reader.newest_configuration_id()
         self._entered = False
         """Trials were entered in the ledger since this start."""
+        self._unsummed = 0
+        """Trials since they were summed up last."""
         self._mover = mover
         self._news: deque[Event] = deque()
         self._closed = False
@@ -183,6 +186,10 @@ class Store:
         if self._mover is not None:
             self._mover.count(batch.trials)
             self._move()
+        self._unsummed += len(batch.trials)
+        if self._unsummed >= SUMMED_EVERY:
+            self._unsummed = 0
+            keep_sums(self._ledger)
 
     def take_news(self) -> Iterator[Event]:
         """What the store has recorded by itself since the last time."""
@@ -248,6 +255,8 @@ class Store:
         try:
             with suppress(StoreError):  # they stay where they are, and the next start moves them
                 self._move_the_rest()
+            with suppress(StoreError):  # who reads the run reads its trials then
+                keep_sums(self._ledger)
             if self._mover is not None:
                 self._mover.give_room_back()
         finally:

@@ -29,6 +29,7 @@ from adaptive_eval.store import (
 from adaptive_eval.store.checksums import COLUMNS, checksum
 from adaptive_eval.store.database import ASKED_FOR, DATABASE_FILE, SEGMENTS, TABLES, TOKEN_LOGPROBS
 from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.store.kept_sums import TABLES as SUMMED
 
 Open = Callable[..., Store]
 
@@ -58,11 +59,12 @@ def test_a_checksum_is_the_same_in_every_version_of_python() -> None:
 def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Open, answers: str) -> None:
     store = open_store()
     store.commit(CommitBatch([with_tokens(make_trial())]))
+    store._ledger.make_room_for_sums()
     store.close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():
             assert {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} == set(columns)
-    assert (TABLES + ASKED_FOR + SEGMENTS + TOKEN_LOGPROBS).count("CREATE TABLE") == len(COLUMNS)
+    assert (TABLES + ASKED_FOR + SEGMENTS + TOKEN_LOGPROBS + SUMMED).count("CREATE TABLE") == len(COLUMNS)
 
 
 @pytest.mark.parametrize("answers", ["ledger", "segments"])

@@ -23,14 +23,14 @@ PAUSE_SECONDS = 0.2
 """Between two looks for a run that has not begun."""
 
 
-def open_feed(directory: Path, patience: float, tell: Callable[[], None]) -> Feed:
+def open_feed(directory: Path, patience: float, tell: Callable[[], None], *, rows: bool = True) -> Feed:
     """The feed of a run; where there is none, wait so long for it to begin, and `tell` once that this is so.
 
     Raises `StoreError` when none has begun by then, and at once where there is one that cannot be read.
     """
     deadline, told = time.monotonic() + patience, False
     while True:
-        feed = Feed(directory)
+        feed = Feed(directory, rows=rows)
         try:
             feed.poll()
             return feed

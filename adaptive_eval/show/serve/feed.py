@@ -9,7 +9,7 @@ once, by its number, whatever is drawn of it afterwards. Looks and events are fe
 """
 
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import grading_cost
 from adaptive_eval.record.removed_models import counted_gpu_seconds, spent_beside, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun, held_servers
@@ -24,7 +25,6 @@ from adaptive_eval.record.results import RESULTS_FILE, BesideRow, GradingCost, R
 from adaptive_eval.record.view import STEPS, RunView, assemble_view
 from adaptive_eval.store import (
     Event,
-    GradedCell,
     ReplicaSums,
     ReplicaTraffic,
     RunBegun,
@@ -37,27 +37,28 @@ from adaptive_eval.store import (
     is_held,
 )
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
+from adaptive_eval.store.kept_sums import Counts, thinned, together, whole
 from adaptive_eval.store.postgres.address import is_address
+from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.whereabouts import moment_of
 
 ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
 """After these, looks may have been taken anew, and grades may have changed."""
 
-"""A model, a question and a category."""
-
 
 class StoredSums:
     """A `Source` of views; not safe for threads."""
 
-    def __init__(self, reader: RunReader) -> None:
+    def __init__(self, reader: RunReader, setup: StoredSetup) -> None:
         self._configuration = reader.newest_configuration_id()
-        self._graded = reader.graded()
-        self._sums = {(one.model, one.replica): one for one in reader.sums()}
+        self._roster, self._categories = setup.roster, len(open_rubric(setup.config.rubric).weights)
+        self._counts = reader.counts(self._roster, self._categories)
+        self._sums = reader.sums()
         self._spending = reader.spending(STEPS)
         self._looks = reader.looks()
         self._look_times = reader.look_times()
         self._events = reader.events()
-        self._last = max((one.last for one in self._sums.values()), default=0)
+        self._last = max((one.last for one in self._sums), default=0)
         self.elapsed = reader.elapsed
 
     def update(self, reader: RunReader) -> bool:
@@ -66,8 +67,7 @@ class StoredSums:
         anew = any(isinstance(event, ANEW) for event in events[len(self._events) :])
         if anew or reader.newest_configuration_id() != self._configuration:
             return False
-        for cell, graded in reader.graded(self._last).items():
-            self._graded[cell] = self._graded.get(cell, 0) + graded
+        self._counts = self._counts + reader.counts(self._roster, self._categories, self._last)
         self._add(reader.sums(self._last))
         self._looks += reader.looks(len(self._looks))
         self._look_times = reader.look_times()
@@ -78,9 +78,7 @@ class StoredSums:
     def _add(self, new: Sequence[ReplicaSums]) -> None:
         if not new:
             return
-        for one in new:
-            known = self._sums.get((one.model, one.replica))
-            self._sums[one.model, one.replica] = one if known is None else _together(known, one)
+        self._sums = together(self._sums, new)
         self._last = max(one.last for one in new)
         self._spending.append(self.spent())
         if len(self._spending) > 2 * STEPS:
@@ -88,13 +86,10 @@ class StoredSums:
 
     # -- what views are made of --------------------------------------------------------------------------------------
 
-    def graded(self) -> dict[GradedCell, int]:
-        """How many trials of each model, question and category there are."""
-        return self._graded
-
-    def graded_cells(self) -> Iterable[tuple[GradedCell, int]]:
-        """The same, one after the other."""
-        return self._graded.items()
+    def counts(self, roster: Roster, categories: int) -> Counts:
+        """(L, M, K): graded trials, of the models, questions and categories of the run."""
+        assert roster == self._roster and categories == self._categories
+        return self._counts
 
     def looks(self) -> list[StoredLook]:
         """The looks that were taken under the newest configuration."""
@@ -106,12 +101,11 @@ class StoredSums:
 
     def spending(self, steps: int) -> list[Spending]:
         """What had been used at up to so many moments."""
-        every = -(-len(self._spending) // steps)
-        return self._spending[::-1][:: max(every, 1)][::-1]
+        return thinned(self._spending, steps)
 
     def traffic(self) -> list[ReplicaTraffic]:
         """The stored answers by model and replica."""
-        return [one.traffic() for one in self._sums.values()]
+        return [one.traffic() for one in self._sums]
 
     def events(self) -> list[Event]:
         """Everything that happened to the run."""
@@ -121,33 +115,7 @@ class StoredSums:
 
     def spent(self, models: Container[str] | None = None) -> Spending:
         """What has been used so far, by these models or by all."""
-        sums = [one for one in self._sums.values() if models is None or one.model in models]
-        return Spending(
-            at=max((one.at for one in sums), default=0.0),
-            trials=sum(one.trials for one in sums),
-            tokens=sum(one.tokens for one in sums),
-            usd=sum(one.usd for one in sums),
-            gpu_seconds=sum(one.gpu_seconds for one in sums),
-        )
-
-
-def _together(one: ReplicaSums, later: ReplicaSums) -> ReplicaSums:
-    return ReplicaSums(
-        model=one.model,
-        replica=one.replica,
-        trials=one.trials + later.trials,
-        retries=one.retries + later.retries,
-        prompt_tokens=one.prompt_tokens + later.prompt_tokens,
-        completion_tokens=one.completion_tokens + later.completion_tokens,
-        latency=one.latency + later.latency,
-        timed=one.timed + later.timed,
-        ttft=one.ttft + later.ttft,
-        tokens=one.tokens + later.tokens,
-        usd=one.usd + later.usd,
-        gpu_seconds=one.gpu_seconds + later.gpu_seconds,
-        last=later.last,
-        at=later.at,
-    )
+        return whole([one for one in self._sums if models is None or one.model in models])
 
 
 TICK_NS = 100_000_000
@@ -207,8 +175,10 @@ class Feed:
     grading: GradingCost | None = None
     """What a judge or a verifier has used before the first results; these say it later."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, rows: bool = True) -> None:
+        """`rows`: somebody wants what results.json has of each question, which in a large run is most of it."""
         self.directory = directory
+        self._rows = rows
         self.edition = 0
         """Grows when something has happened besides trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
@@ -223,7 +193,7 @@ class Feed:
         with closing(RunReader.open(self.directory)) as reader, reader.one_moment():
             anew = self._mark is None or mark.database[0] != self._mark.database[0]
             if anew:
-                reader.require_intact()
+                reader.require_intact(summed=False)
             self._read_trials(reader, anew=anew)
             self._read_results(reader, mark)
         # what is still changing will be read again, whether or not its times tell
@@ -237,6 +207,11 @@ class Feed:
     def view(self) -> RunView:
         """The whole run."""
         return assemble_view(self.sums, self.stored, self.sums.events(), self.results)
+
+    @property
+    def counts(self) -> Counts:
+        """(L, M, K): graded trials by model, question and category; another array whenever there are more."""
+        return self.sums.counts(self.stored.roster, len(open_rubric(self.stored.config.rubric).weights))
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -270,7 +245,8 @@ class Feed:
 
     def _read_trials(self, reader: RunReader, anew: bool) -> None:
         if anew or not self.sums.update(reader):
-            self.stored, self.sums = setup_of(reader.header()), StoredSums(reader)
+            self.stored = setup_of(reader.header())
+            self.sums = StoredSums(reader, self.stored)
             self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events())
         self._servers = held_servers(self.stored, reader)
 
@@ -281,7 +257,9 @@ class Feed:
                 self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=True)
             self._looks_read = len(self.sums.looks())
         elif not mark.running:
-            self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=False)
+            self.results = StoredRun(reader, self.stored, self.sums.events()).at_a_glance(
+                running=False, rows=self._rows
+            )
         elif before is None or mark.results != before.results or not before.running:
             self.results = self._published()
         if self.results is None and isinstance(self.stored.config.grader, AskedGrader):
@@ -290,7 +268,7 @@ class Feed:
 
     def _published(self) -> Results | None:
         """What the run has published; None where that was before a resume with other models."""
-        results = read_results(self.directory)
+        results = read_results(self.directory, rows=self._rows)
         if results is None or {model.name for model in results.models} != set(self.models):
             return None
         return replace(results, run=replace(results.run, status="running", reason=None))

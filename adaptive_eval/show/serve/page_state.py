@@ -25,7 +25,8 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import site_traffic
 from adaptive_eval.show.sites import SiteRates
 from adaptive_eval.show.text import Rates
-from adaptive_eval.store import GradedCell, RunReader, TrialRecord
+from adaptive_eval.store import RunReader, TrialRecord
+from adaptive_eval.store.kept_sums import Counts
 from adaptive_eval.store.rows import valid_text
 
 
@@ -197,11 +198,11 @@ class PageState:
     """The latest view of one run, and the messages for those who look at it."""
 
     def __init__(self, directory: Path) -> None:
-        self._feed = Feed(directory)
+        self._feed = Feed(directory, rows=False)
         self._rates, self._site_rates = Rates(), SiteRates()
         self._begun = time.time_ns()
         self._published: PublishedView | None = None
-        self._told: Mapping[GradedCell, int] = {}
+        self._told: Counts | None = None
         self._told_trials = 0
         self._announced = (0, "", 0.0)
         """The edition, the status and the time of the latest message about a view."""
@@ -226,7 +227,7 @@ class PageState:
         """What somebody who begins to listen is told; who is `alone` then knows all that has to be known."""
         self._feed.poll()
         if alone:
-            self._told, self._told_trials = dict(self._feed.sums.graded()), self._feed.sums.spent().trials
+            self._told, self._told_trials = self._feed.counts, self._feed.sums.spent().trials
             self._announced = self._feed.edition, self._feed.status, time.monotonic()
         messages = [sse_message("view", {"etag": self._etag()}), self._pulse([])]
         return messages if self._feed.running else [*messages, self._end()]
@@ -234,11 +235,11 @@ class PageState:
     def news(self) -> list[bytes]:
         """What has happened since the last time."""
         self._feed.poll()
-        graded, trials = self._feed.sums.graded(), self._feed.sums.spent().trials
+        counts, trials = self._feed.counts, self._feed.sums.spent().trials
         messages = []
         if trials != self._told_trials:
-            messages.append(self._pulse(self._changed(graded)))
-            self._told, self._told_trials = dict(graded), trials
+            messages.append(self._pulse(self._changed(counts)))
+            self._told, self._told_trials = counts, trials
         edition, status, at = self._announced
         over = status != self._feed.status
         if edition != self._feed.edition and (over or time.monotonic() - at >= VIEW_SECONDS):
@@ -275,15 +276,14 @@ class PageState:
         self._site_rates.add(elapsed, found)
         return tuple(SiteSpeed(one.model, one.site, self._site_rates.of(one.model, one.site)) for one in found)
 
-    def _changed(self, graded: Mapping[GradedCell, int]) -> list[CellNews]:
+    def _changed(self, counts: Counts) -> list[CellNews]:
         """The models and questions with a new trial, and what is known of them now."""
-        roster = self._feed.stored.roster
+        told = np.zeros_like(counts) if self._told is None or self._told.shape != counts.shape else self._told
+        cells = np.argwhere((counts != told).any(axis=-1))
         weights = open_rubric(self._feed.stored.config.rubric).weights
-        changed = {(cell.model, cell.question) for cell, many in graded.items() if self._told.get(cell) != many}
-        names = sorted((one for one in changed if one in roster), key=lambda one: roster.cell(*one))
-        counts = [[graded.get(GradedCell(*one, category), 0) for category in range(len(weights))] for one in names]
-        known, (places,) = posterior_views(np.array(counts, dtype=np.int64).reshape(1, -1, len(weights)), weights)
-        return [CellNews(*roster.cell(*one), known[place]) for one, place in zip(names, places, strict=True)]
+        known, (places,) = posterior_views(counts[*cells.T][None], weights)
+        numbered = zip(cells.tolist(), places, strict=True)
+        return [CellNews(model, question, known[place]) for (model, question), place in numbered]
 
     def _end(self) -> bytes:
         return sse_message("end", {"status": self._feed.status})

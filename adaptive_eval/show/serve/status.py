@@ -11,7 +11,6 @@ from adaptive_eval.record.ending import Ended, ended_of
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.status import CurrentTraffic, RunMoment, SiteTraffic, Status, status_of
-from adaptive_eval.record.view import counts_of_graded
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, since_the_start
@@ -46,7 +45,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
             budget=budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups),
             looks=len(feed.sums.looks()),
             found=None if results is None else Findings(results.models, results.pairs, results.trials_to_go),
-            counts=counts_of_graded(feed.sums.graded_cells(), stored.roster, len(weights)),
+            counts=feed.counts,
             spent=spent,
             before=(before.trials, before.tokens),
             elapsed=feed.elapsed(),

@@ -70,14 +70,11 @@ QUERIES = Queries(
     uses=USES,
     spending=(
         "SELECT max(at), count(*), sum(tokens)::bigint, sum(usd), sum(gpu_seconds) "
-        "FROM trials GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY max(id)"
+        "FROM trials WHERE id > ? GROUP BY (id - 1 - ?) * ? / ((SELECT max(id) FROM trials) - ?) ORDER BY max(id)"
     ),
     graded=(
-        "SELECT models.name, questions.key, category, graded FROM "
-        "(SELECT model, question, category, count(*) AS graded FROM trials "
-        "WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category) AS cells "
-        "JOIN models ON models.id = model JOIN questions ON questions.id = question "
-        "ORDER BY models.id, questions.id, category"
+        "SELECT model, question, category, count(*) FROM trials "
+        "WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category"
     ),
     round_counts=(
         selected(RoundCount._fields)

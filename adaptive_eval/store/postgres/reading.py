@@ -200,7 +200,15 @@ class PostgresReading:
                 with explained(self.where):
                     connection.execute("ROLLBACK")
 
-    def require_intact(self) -> None:
+    sums_by_itself = True
+
+    def kept_sums(self) -> None:
+        """There are none."""
+
+    def make_room_for_sums(self) -> None:
+        """None is needed."""
+
+    def require_intact(self, after: int = 0) -> None:
         """Look for a trial with numbers that are none. That rows are what was written, the database sees to."""
         for (number,) in self.rows(OUT_OF_RANGE):
             raise StoreError(f"{self.where} is damaged: trials {number} is not as trials are written")

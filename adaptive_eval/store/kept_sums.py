@@ -1,0 +1,124 @@
+"""What the trials of a large run come to, kept beside them: who looks at the run need not read them all.
+
+The one row of the table `summed` says it of all trials up to one. The database itself drops that row when one of these
+trials is changed or removed, by triggers that stay in the file: so no writer can forget it, not even one of an earlier
+version. The sums follow from the trials, and are made anew from them where they are not there.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.store.records import ReplicaSums, Spending
+
+LARGEST = 2**30
+"""Bytes of counts beyond which nothing is believed."""
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS summed (    -- one row: what the trials up to one come to
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    last INTEGER NOT NULL,         -- the number of the last of these trials
+    trials INTEGER NOT NULL,       -- how many there are
+    replicas TEXT NOT NULL,        -- JSON: what came from each replica of each model
+    spending TEXT NOT NULL,        -- JSON: what had been used at some moments
+    models INTEGER NOT NULL,       -- the shape of the counts
+    questions INTEGER NOT NULL,
+    counts BLOB NOT NULL           -- zlib of 32 bits each: graded trials by model, question and category
+);
+CREATE TRIGGER IF NOT EXISTS summed_changed AFTER UPDATE OF category, tokens, usd, gpu_seconds ON trials BEGIN
+    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
+    DELETE FROM summed WHERE last >= old.id;
+END;
+CREATE TRIGGER IF NOT EXISTS summed_removed AFTER DELETE ON trials BEGIN
+    DELETE FROM row_checks WHERE place = 'summed' AND EXISTS (SELECT 1 FROM summed WHERE last >= old.id);
+    DELETE FROM summed WHERE last >= old.id;
+END;
+"""
+"""Large runs have it; one without it is of the same version."""
+
+Counts = NDArray[np.int32]
+T = TypeVar("T")
+
+
+class KeptSums(NamedTuple):
+    """The row, read as it is wanted."""
+
+    last: int
+    trials: int
+    replicas: str
+    told_spending: str
+    models: int
+    questions: int
+    packed: bytes
+
+    def sums(self) -> list[ReplicaSums]:
+        """What came from each replica."""
+        return _read(ReplicaSums, self.replicas)
+
+    def spending(self) -> list[Spending]:
+        """What had been used at some moments, the last of them that of the last trial."""
+        return _read(Spending, self.told_spending)
+
+    def counts(self) -> Counts:
+        """Graded trials by model, question and category: at place n what has the number n + 1."""
+        unpacking = zlib.decompressobj()
+        try:
+            data = unpacking.decompress(self.packed, LARGEST)
+            if not unpacking.eof:
+                raise ValueError("it does not end")
+            found = np.frombuffer(data, dtype="<i4").reshape(self.models, self.questions, -1)
+        except (zlib.error, ValueError) as error:
+            raise _misformed() from error
+        return found.astype(np.int32, copy=False)
+
+
+def _read(kind: type[T], text: str) -> list[T]:
+    try:
+        return TypeAdapter(list[kind]).validate_json(text)  # type: ignore[valid-type]
+    except ValidationError as error:
+        raise _misformed() from error
+
+
+def _misformed() -> StoreError:
+    return StoreError("the sums of a stored run are not as sums are written; restore a copy of it")
+
+
+def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
+    """What is kept of a run; None where nothing is."""
+    if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'summed'").fetchone()[0]:
+        return None
+    columns = "last, trials, replicas, spending, models, questions, counts"
+    rows = connection.execute(f"SELECT {columns} FROM summed").fetchall()
+    return KeptSums(*rows[0]) if rows else None
+
+
+def together(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list[ReplicaSums]:
+    """The sums of trials and of those after them."""
+    found = {(one.model, one.replica): one for one in known}
+    for one in later:
+        before = found.get((one.model, one.replica))
+        found[one.model, one.replica] = one if before is None else before.and_then(one)
+    return list(found.values())
+
+
+def whole(sums: Sequence[ReplicaSums]) -> Spending:
+    """What these come to."""
+    return Spending(
+        at=max((one.at for one in sums), default=0.0),
+        trials=sum(one.trials for one in sums),
+        tokens=sum(one.tokens for one in sums),
+        usd=sum(one.usd for one in sums),
+        gpu_seconds=sum(one.gpu_seconds for one in sums),
+    )
+
+
+def thinned(spending: Sequence[Spending], most: int) -> list[Spending]:
+    """At most so many of these moments, about evenly spaced, the last one among them."""
+    every = -(-len(spending) // most)
+    return list(spending[::-1][:: max(every, 1)][::-1])

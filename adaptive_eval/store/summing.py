@@ -1,0 +1,96 @@
+"""Summing up what trials come to: at a reader, and in the ledger of a large run."""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+import numpy as np
+import orjson
+
+from adaptive_eval.store.kept_sums import Counts, KeptSums, thinned, together
+from adaptive_eval.store.ledgers import Row, RunLedger
+from adaptive_eval.store.records import AWAITS, WAITS, ReplicaSums, Spending
+from adaptive_eval.store.roster import Names, Roster
+
+SUMMED_EVERY = 200_000
+"""Trials after which a run is summed up, which takes about a second; a smaller one has no sums."""
+MOST_MOMENTS = 400
+"""Of what was used."""
+AT_ONCE = 65_536
+NO_COUNTS: Counts = np.zeros((0, 0, 1), dtype=np.int32)
+NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
+_LAST = "SELECT coalesce(max(id), 0) FROM trials"
+_PENDING = f"SELECT 1 FROM trials WHERE id > ? AND category IS NULL AND grader_error IN ('{AWAITS}', '{WAITS}') LIMIT 1"
+_KEEP = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def added(counts: Counts, cells: Iterable[Row]) -> Counts:
+    """With rows of (model, question, category, trials) added, by number; it is made larger where there are new ones."""
+    rows = iter(cells)
+    while some := list(islice(rows, AT_ONCE)):
+        *places, trials = np.array(some, dtype=np.int64).T
+        places[:2] = [one - 1 for one in places[:2]]
+        room = [max(have, int(one.max()) + 1) for have, one in zip(counts.shape, places, strict=True)]
+        if room != list(counts.shape):
+            counts = np.pad(counts, [(0, wide - have) for have, wide in zip(counts.shape, room, strict=True)])
+        np.add.at(counts, tuple(places), trials.astype(np.int32))
+    return counts
+
+
+def on_roster(
+    counts: Counts, models: Mapping[str, int], questions: Mapping[str, int], roster: Roster, categories: int
+) -> Counts:
+    """The counts of a roster's models and questions, which are told by their numbers; what it has not is left out."""
+    found = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int32)
+    known = min(categories, counts.shape[2])
+    (to_model, model), (to_question, question) = (
+        _places(names, numbers, size)
+        for names, numbers, size in zip(roster, (models, questions), counts.shape, strict=False)
+    )
+    for to, row in zip(to_model, model, strict=True):  # one by one: all at once would be there twice
+        found[to, to_question, :known] = counts[row, question, :known]
+    return found
+
+
+def _places(names: Names, numbers: Mapping[str, int], size: int) -> tuple[list[int], list[int]]:
+    """Of these names their positions, and where they are counted."""
+    pairs = [(at, numbers[name] - 1) for at, name in enumerate(names) if numbers.get(name, size + 1) <= size]
+    return [at for at, _ in pairs], [place for _, place in pairs]
+
+
+def keep_sums(ledger: RunLedger) -> None:
+    """Bring the sums of a large run up to its last trial; while grades are on their way they stay as they are."""
+    if ledger.sums_by_itself:
+        return
+    known = ledger.kept_sums()
+    after, counts = (0, NO_COUNTS) if known is None else (known.last, known.counts())
+    ((last,),) = ledger.rows(_LAST)
+    if last < SUMMED_EVERY or last == after or list(ledger.rows(_PENDING, after)):
+        return
+    ledger.make_room_for_sums()
+    sums = sums_after(ledger, 0) if known is None else all_sums(ledger, known)
+    spending = thinned(all_spending(ledger, known, MOST_MOMENTS), MOST_MOMENTS)
+    counts = added(counts, ledger.stream(ledger.queries.graded, after))
+    told = [orjson.dumps(rows).decode() for rows in (list(map(tuple, sums)), spending)]
+    trials, (models, questions, _) = sum(one.trials for one in sums), counts.shape
+    with ledger.transaction() as writes:
+        packed = zlib.compress(counts.astype("<i4", copy=False).tobytes(), 1)
+        writes.execute(_KEEP, (last, trials, *told, models, questions, packed))
+
+
+def sums_after(ledger: RunLedger, trial: int) -> list[ReplicaSums]:
+    """What came from each replica after the trial with this number."""
+    return list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, trial)))
+
+
+def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
+    """What came from each replica: what is known, and after that."""
+    return together(known.sums(), sums_after(ledger, known.last))
+
+
+def all_spending(ledger: RunLedger, known: KeptSums | None, steps: int) -> list[Spending]:
+    """What had been used at some moments, those that are known and after them up to so many more."""
+    after, told = (0, [NOTHING]) if known is None else (known.last, known.spending())
+    for row in ledger.rows(ledger.queries.spending, after, after, steps, after):
+        told.append(told[-1].and_then(Spending(*row)))
+    return told if known is not None else told[1:]
