@@ -74,7 +74,10 @@ async def ask_opponent(
 
 
 def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
-    """The opponent alone, with so many answers to each question."""
+    """The opponent alone, with so many answers to each question.
+
+    It has seeds of its own: else its first answers would go with the first trials of the others, and with no later ones.
+    """
     config = prepared.config
     assert config.opponent is not None
     models = (config.opponent,)
@@ -82,6 +85,7 @@ def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
         **part_of(config, SUFFIX, trials, config.budget),
         "models": models,
         "opponent": None,
+        "seeds": "hashed" if config.seeds == "coupled" else config.seeds,
         "pool": pool_of(config, models),
         "grader": AsTheyAre(),
         "rubric": ANSWERED,

@@ -9,44 +9,23 @@ from pathlib import Path
 
 import pytest
 from live_runs import ENDED, MODELS, SOME_NEVER, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
+from opponents import DEPTH, IN_ALL, OPPONENT, OTHERS, QUESTIONS, opponent_of, results_of, settings, texts_of
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import Results, read_results
 from adaptive_eval.simulate.answering import right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import OpponentAnswered, RunReader, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE
 
-OPPONENT, OTHERS = "bob", ("ada", "cyd")
-DEPTH, QUESTIONS = 2, 8
-IN_ALL = DEPTH * QUESTIONS
-
 
 @pytest.fixture(scope="module")
 def fair_url() -> Iterator[str]:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         yield url
-
-
-def settings(url: str, against: object = None, **changes: object) -> dict[str, object]:
-    against = {"model": OPPONENT, "trials": DEPTH} if against is None else against
-    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "against": against}
-    models = [{"name": name, "base_url": url} for name in MODELS]
-    return {"models": models, "grader": grader, "trials": {"min": 3, "max": 8}} | changes
-
-
-def opponent_of(site: Site, name: str = "run") -> Path:
-    return site.directory(name) / "opponent"
-
-
-def results_of(site: Site, name: str = "run") -> Results:
-    results = read_results(site.directory(name))
-    assert results is not None
-    return results
 
 
 def answered(site: Site, name: str = "run") -> list[OpponentAnswered]:
@@ -59,12 +38,6 @@ def used(directory: Path) -> tuple[int, int]:
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as database:
         trials, tokens = database.execute("SELECT count(*), total(tokens) FROM trials").fetchone()
         return int(trials), int(tokens)
-
-
-def texts_of(directory: Path) -> dict[tuple[str, int], str]:
-    """The answers of the opponent."""
-    with closing(RunReader.open(directory)) as reader:
-        return {(one.question, one.trial): one.answer.text for one in reader.trials()}
 
 
 def report_of(site: Site, name: str = "run") -> str:
