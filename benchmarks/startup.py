@@ -44,6 +44,7 @@ NOISE = 0.02
 def start(source: Path, folder: Path, command: str) -> float:
     """Seconds of the processor that a command of a version takes."""
     environment = {**os.environ, "PYTHONPATH": str(source)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each start compiles all modules, which no user's does
     words = ["-c", command] if command.startswith("import ") else ["-m", "adaptive_eval", *command.split()]
     process = subprocess.Popen(
         [sys.executable, *words],

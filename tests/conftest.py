@@ -24,6 +24,7 @@ from ports import held_port
 from thoroughness import examples
 
 from adaptive_eval.endpoints import checking, failures, refusals, servers
+from adaptive_eval.running.no_pauses import MADE
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 
@@ -57,9 +58,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The tests are half a million objects that live to the end: no collection goes through them, as each run would."""
-    gc.collect()
+    """The tests are half a million objects that live to the end: no collection goes through them, as each run would,
+    and no run has to look whether somebody has seen to that."""
     gc.freeze()
+    gc.set_threshold(MADE, *gc.get_threshold()[1:])
 
 
 PATIENT_ROOMS = {"endpoints", "simulate"}

@@ -19,14 +19,15 @@ def short_collections() -> Iterator[None]:
 
     The modules alone are some 10^5 objects, and a full collection goes through them all, which takes 40 to 60 ms. What
     comes later is let go of as soon as nobody needs it, but for the few cycles that errors make: those are looked for
-    after every `MADE` objects instead of 700.
+    after every `MADE` objects instead of 700. What was garbage before waits until the run is over, rather than that
+    the run waits for it.
     A program that has done so for itself keeps what it froze.
     """
-    if gc.get_freeze_count():
+    before = gc.get_threshold()
+    if before[0] >= MADE or gc.get_freeze_count():  # to count them takes 20 ms where they are a million
         yield
         return
-    before = gc.get_threshold()
-    gc.collect()
+    gc.collect(1)  # what is young; to look through all would take as long as one of those pauses
     gc.freeze()
     gc.set_threshold(MADE, *before[1:])
     try:

@@ -6,6 +6,7 @@ to the last digit. Profiles are deterministic functions of their seed.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from scipy.special import betaincinv, expit, logit
@@ -173,13 +174,17 @@ def schemata(models: int = 3, questions: int = QUESTIONS, answers: int = 200, se
 
 
 WORLDS: dict[str, Callable[..., World]] = {
-    "coins": coins,
-    "shared_difficulty": shared_difficulty,
-    "near_deterministic": near_deterministic,
-    "exact_ties": exact_ties,
-    "unequal_profiles": unequal_profiles,
-    "many_close": many_close,
-    "copies": copies,
-    "rubric": rubric,
-    "schemata": schemata,
+    make.__name__: cache(make)
+    for make in (
+        coins,
+        shared_difficulty,
+        near_deterministic,
+        exact_ties,
+        unequal_profiles,
+        many_close,
+        copies,
+        rubric,
+        schemata,
+    )
 }
+"""By name. Each is made once: a run asks three times for its own, for its questions, its models and their server."""

@@ -1,20 +1,38 @@
 """What a run tells the garbage collector to leave alone."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
-from adaptive_eval.running.no_pauses import short_collections
+from adaptive_eval.running.no_pauses import MADE, short_collections
+
+USUAL = (700, 10, 10)
+
+
+@pytest.fixture(autouse=True)
+def as_a_program_finds_it() -> Iterator[None]:
+    """Nothing is frozen, and the threshold is Python's; the tests have theirs again afterwards."""
+    before = gc.get_threshold()
+    gc.unfreeze()
+    gc.set_threshold(*USUAL)
+    yield
+    gc.freeze()
+    gc.set_threshold(*before)
 
 
 @pytest.mark.parametrize("before", [False, True])
 def test_what_was_frozen_before_a_run_and_nothing_else_is_so_after_it(before: bool) -> None:
-    gc.unfreeze()
     if before:
         gc.freeze()
-    try:
-        with short_collections():
-            assert gc.get_freeze_count()
-        assert bool(gc.get_freeze_count()) == before
-    finally:
-        gc.freeze()
+    with short_collections():
+        assert gc.get_freeze_count()
+        assert gc.get_threshold()[0] == (USUAL[0] if before else MADE)
+    assert bool(gc.get_freeze_count()) == before and gc.get_threshold() == USUAL
+
+
+def test_a_program_that_looks_as_seldom_keeps_its_own_ways() -> None:
+    gc.set_threshold(2 * MADE, 5, 5)
+    with short_collections():
+        assert not gc.get_freeze_count() and gc.get_threshold() == (2 * MADE, 5, 5)
+    assert gc.get_threshold() == (2 * MADE, 5, 5)
