@@ -11,9 +11,9 @@ what favours neither of the two (`shared_trials`): so each pair has one boundary
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,47 @@ KAPPA_BY_TRIAL = 0.05
 """The power of t, for pairs that are judged trial by trial (benchmarks/coupled_runs.md)."""
 
 
+Own = TypeVar("Own", Sequential, ContinuedSequential, covariant=True)
+Told = TypeVar("Told", FloatArray, NDArray[np.bool_])
+
+
+class _ByPair(Protocol[Own]):
+    """What is said of each pair, by the rule that is its own."""
+
+    __slots__ = ()
+
+    @property
+    def by_trial(self) -> Own:
+        """For pairs that are judged trial by trial."""
+        ...
+
+    @property
+    def apart(self) -> Own:
+        """For all other pairs."""
+        ...
+
+    @property
+    def confidence(self) -> float:
+        return self.apart.confidence
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        return self._of_each(evidence, lambda rule: rule.boundary(evidence))
+
+    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
+        return self._of_each(evidence, lambda rule: rule.p_value(evidence, sign))
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
+        return ContinuedCoupled(*(one.extended(looks, now, delta) for one in (self.by_trial, self.apart)))
+
+    def _of_each(self, evidence: Evidence, tell: Callable[[Own], Told]) -> Told:
+        by_trial = evidence.paired
+        if by_trial is None or not by_trial.any():
+            return tell(self.apart)
+        return np.where(by_trial, tell(self.by_trial), tell(self.apart))
+
+
 @dataclass(frozen=True, slots=True)
-class CoupledSequential:
+class CoupledSequential(_ByPair[Sequential]):
     """`sequential` for models that share their seeds.
 
     Examples:
@@ -43,66 +82,31 @@ class CoupledSequential:
     by_pair: ClassVar[bool] = True
 
     apart: Sequential
-    """For all other pairs."""
 
     @property
     def by_trial(self) -> Sequential:
-        """For pairs that are judged trial by trial."""
         return replace(self.apart, kappa=KAPPA_BY_TRIAL)
-
-    @property
-    def confidence(self) -> float:
-        return self.apart.confidence
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        return _of_each(evidence, self.by_trial.boundary(evidence), self.apart.boundary(evidence))
-
-    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        return _of_each(evidence, self.by_trial.p_value(evidence, sign), self.apart.p_value(evidence, sign))
 
     def at_level(self, alpha: float) -> CoupledSequential:
         return CoupledSequential(self.apart.at_level(alpha))
 
-    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
-        return ContinuedCoupled(*(one.extended(looks, now, delta) for one in (self.by_trial, self.apart)))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ContinuedCoupled:
+class ContinuedCoupled(_ByPair[ContinuedSequential]):
     """The same after changes of the horizon: what a pair has left of its error is what its own boundary left."""
 
     by_trial: ContinuedSequential
     apart: ContinuedSequential
 
-    @property
-    def confidence(self) -> float:
-        return self.apart.confidence
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        return _of_each(evidence, self.by_trial.boundary(evidence), self.apart.boundary(evidence))
-
-    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        return _of_each(evidence, self.by_trial.p_value(evidence, sign), self.apart.p_value(evidence, sign))
-
     def at_level(self, alpha: float) -> ContinuedCoupled:
         return ContinuedCoupled(self.by_trial.at_level(alpha), self.apart.at_level(alpha))
 
-    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
-        return ContinuedCoupled(*(one.extended(looks, now, delta) for one in (self.by_trial, self.apart)))
-
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
         """As each pair's own boundary certifies it."""
-        return _of_each(evidence, self.by_trial.tied(evidence, delta), self.apart.tied(evidence, delta)).astype(bool)
+        return self._of_each(evidence, lambda rule: rule.tied(evidence, delta))
 
     def left(self, evidence: Evidence) -> FloatArray:
-        return _of_each(evidence, self.by_trial.left(evidence), self.apart.left(evidence))
+        return self._of_each(evidence, lambda rule: rule.left(evidence))
 
     def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
-        return _of_each(evidence, self.by_trial.spent(evidence), self.apart.spent(evidence)).astype(bool)
-
-
-def _of_each(
-    evidence: Evidence, by_trial: FloatArray | NDArray[np.bool_], apart: FloatArray | NDArray[np.bool_]
-) -> FloatArray:
-    """Of each pair, what holds for it."""
-    return np.asarray(apart if evidence.paired is None else np.where(evidence.paired, by_trial, apart))
+        return self._of_each(evidence, lambda rule: rule.spent(evidence))
