@@ -76,7 +76,7 @@ async def ask_opponent(
 def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
     """The opponent alone, with so many answers to each question.
 
-    It has seeds of its own: else its first answers would go with the first trials of the others, and with no later ones.
+    It has seeds of its own: else its first answers would go with the others' first trials, and not with later ones.
     """
     config = prepared.config
     assert config.opponent is not None
