@@ -351,3 +351,30 @@ def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: i
     assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
     label = "getComputedStyle(document.querySelector('td[data-label=\"of cap\"]'), '::before').content"
     assert page.evaluate(label) == '"of cap "', "the title of the column stands beside its value"
+
+
+def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    """All that are kept, or the first of many; whatever they say, in whichever direction it is written."""
+    said = [["It", -0.01], [" is\n", -1.0], [HOSTILE, None], ["\u05e9\u05dc\u05d5\u05dd", -0.25], ["42", 0.0]]
+    long = {"signals": {"is_correct": True, "worst_bpt": 1.2345678901234567}, "completion_bpt": 0.36403373713}
+    server = serve(early())
+    server.trials = [trial(0, tokens=said, completion_tokens=5, **long), trial(1, tokens=said)]
+    page = opened(tabs, server)
+    page.click("[data-open='1']")
+    page.wait_for_selector("dialog .answer >> nth=1")
+    for number in range(2):
+        page.locator("dialog .answer > summary").nth(number).click()
+    lists = page.locator("dialog .answer details.reasoning")
+    assert lists.locator("summary").all_inner_texts() == [
+        "Probabilities of all 5 tokens",
+        "Probabilities of the first 5 tokens",
+    ]
+    assert not lists.first.locator("pre").is_visible()
+    lists.first.locator("summary").click()
+    shown = lists.first.locator("pre").inner_text().split("\n")
+    assert shown[:2] == [' 99.0%  "It"', ' 36.8%  " is\\n"'] and shown[4] == '100.0%  "42"'
+    assert shown[2].startswith('     ?  "<img src=x') and "U+202E" in shown[2] and len(shown) == 5
+    assert lists.first.locator("pre").evaluate("(one) => getComputedStyle(one).direction") == "ltr"
+    text = page.inner_text("dialog")
+    assert "\u202e" not in text and page.locator("dialog img, dialog script").count() == 0
+    assert "worst_bpt 1.235" in text and "0.364" in text and "0.36403" not in text

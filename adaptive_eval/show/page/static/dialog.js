@@ -197,7 +197,7 @@ function answer(view, trial) {
     ["seed", trial.seed],
     ["server", trial.replica],
     ["attempts", trial.attempts > 1 ? trial.attempts : null],
-    ["bits per token", trial.completion_bpt],
+    ["bits per token", short(trial.completion_bpt)],
   ];
   /** @type {[Child, Child][]} */
   const rows = facts.map(([label, value]) => [label, value === null || value === undefined ? null : plain(value, 600)]);
@@ -226,26 +226,34 @@ function answer(view, trial) {
       { class: "foreign", dir: "auto" },
       trial.text ? visible(trial.text) : h("span", { class: "quiet" }, "(empty)"),
     ),
-    trial.tokens.length ? tokenList(trial.tokens) : null,
+    trial.tokens.length ? tokenList(trial) : null,
   );
 }
 
 /**
  * The first tokens of an answer with the probability of each.
- * @param {[string, number | null][]} tokens
+ * @param {TrialView} trial
  */
-function tokenList(tokens) {
+function tokenList({ tokens, completion_tokens }) {
   const lines = tokens.map(([token, logprob]) => {
     const chance = logprob === null ? "?" : `${(100 * Math.exp(logprob)).toFixed(1)}%`;
     return `${chance.padStart(6)}  ${JSON.stringify(token)}`;
   });
+  const all = tokens.length >= completion_tokens;
   return h(
     "details",
     { class: "reasoning" },
-    h("summary", null, `Probabilities of the first ${plural(tokens.length, "token")}`),
-    h("pre", { class: "foreign", dir: "auto" }, visible(lines.join("\n"))),
+    h("summary", null, `Probabilities of ${all ? "all" : "the first"} ${plural(tokens.length, "token")}`),
+    h("pre", { class: "foreign", dir: "ltr" }, visible(lines.join("\n"))),
   );
 }
+
+/**
+ * A number with no more digits than anybody reads; anything else as it is.
+ * @template Value
+ * @param {Value} value
+ */
+const short = (value) => (typeof value === "number" ? Number(value.toPrecision(4)) : value);
 
 /**
  * Signals that are set: a plain yes by its name, anything else with its value; several kinds come as one mapping.
@@ -255,6 +263,6 @@ function signals(given) {
   if (Array.isArray(given)) return given.join(", ");
   return Object.entries(given ?? {})
     .filter(([, value]) => value !== false && value !== null)
-    .map(([key, value]) => (value === true ? key : `${key} ${value}`))
+    .map(([key, value]) => (value === true ? key : `${key} ${short(value)}`))
     .join(", ");
 }
