@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,11 +57,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """The tests are half a million objects that live to the end: no collection goes through them, as each run would,
     and no run has to look whether somebody has seen to that."""
+    gc.disable()
+    collected = yield
     gc.freeze()
     gc.set_threshold(MADE, *gc.get_threshold()[1:])
+    gc.enable()
+    return collected
 
 
 PATIENT_ROOMS = {"endpoints", "simulate"}
