@@ -4,8 +4,10 @@ Simulated clock (`study.servers`), the real controller, the best models of AIME'
 a hundred questions; 64 slots a model, answers log-normal with the stated mean, twice as long when wrong, alike for all
 models or spread 8-fold over them. Few sequences at a time are faster, a lone one twice as fast (`GAIN`; 0 is a server
 whose speed knows no load). A server is held from the start until its model has no open comparison or is at its
-horizon, and what it was asked has come; places that models share are held until the last model is done. A place of a
-pool has memory for the next model while the last answers of one still run, unless it is said to be drained first.
+horizon, and what it was asked has come; places that models share are held until the last model is done. They are given
+to models as a run gives them (`study.servers`), free ones as further replicas, in the fixed design, too. A place of a
+pool has memory for the next model while the last answers of one still run (`overlap: true`), unless it is said to be
+drained first; others have it where that is said.
 
     python benchmarks/hours.py [--quick] [--runs 40] [--sets aime2024] [--workers 1] [--json PATH] [--markdown PATH]
 """
@@ -80,6 +82,7 @@ SETTINGS = (
     Setting("one place, swaps of 5 s", places=1, swap=5.0, goal=0.75),
     Setting("one place, swaps of 5 s", 8.0, places=1, swap=5.0, goal=0.75),
     Setting("one place, swaps of 180 s", answer=120.0, places=1, swap=180.0, goal=0.80),
+    Setting("the same, with memory for two", answer=120.0, places=1, swap=180.0, overlap=True),
 )
 
 

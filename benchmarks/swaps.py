@@ -66,19 +66,28 @@ OTHER_SERVERS = (
 class InOrderOfAsks(SimulatedHost):
     """Serves trials strictly in the order in which they are asked for, and swaps whenever the model changes."""
 
+    def __init__(self, models: Sequence[int], slots: int, swap_seconds: float) -> None:
+        super().__init__(models, slots, swap_seconds)
+        self._later: deque[deque[TrialLoad]] = deque()
+        """What is served after that which waits for the next swap, each of one model."""
+
     def issue(self, load: TrialLoad, now: float) -> None:
-        if not self._waiting and load.model == self._at[0]:
+        last = self._later[-1] if self._later else next(iter(self._waiting.values()), None)
+        if last is None or (not self._later and last[-1].model == load.model):
             super().issue(load, now)
             return
         self._issued = now
         self.loads.append(load)
-        last = next(reversed(self._waiting), 0)
-        if not self._waiting or self._waiting[last][-1].model != load.model:
-            last += 1
-        self._waiting.setdefault(last, deque()).append(load)
+        if last[-1].model == load.model:
+            last.append(load)
+        else:
+            self._later.append(deque([load]))
 
-    def _next(self, now: int | None) -> int:
-        return next(iter(self._waiting))
+    def swap(self) -> None:
+        super().swap()
+        if self._later:
+            after = self._later.popleft()
+            self._waiting[after[0].model] = after
 
 
 class Swapped(NamedTuple):

@@ -3,7 +3,7 @@
     python benchmarks/wall.py [--quick] [--runs 3] [--json PATH] [--markdown PATH]
 
 Six of the coins, every second by its score, 30 questions, 80 trials a question at most, on a simulated server over
-loopback whose answers take log-normal times with sigma 1. Their median is 1, 2 and 5 s at 16, 43 and 256 slots a model,
+loopback whose answers take log-normal times with sigma 1. Their median is 2, 4 and 8 s at 16, 43 and 256 slots a model,
 so that servers, and not the processor, decide how long a run takes; shares do not depend on it. A run is a process of
 its own; all runs with as many slots go beside each other, and a seed is that of the server's answers. The fixed design
 is a run whose first look is its last; the default is a configuration that says nothing of its pace and has no prices.
@@ -49,7 +49,7 @@ from adaptive_eval.study.timed import AnswerTimes, drive_in_time
 SECOND, MODELS = 2, 6
 LATENCY = Latency(median=0.2, sigma=1.0, wrong_factor=1.0)
 MEAN_OF_MEDIAN = exp(LATENCY.sigma**2 / 2)
-MEDIANS = {16: 1.0, 43: 2.0, 256: 5.0}
+MEDIANS = {16: 2.0, 43: 4.0, 256: 8.0}
 """Seconds of an answer over HTTP, by slots a model."""
 GOALS = {16: 0.9, 43: 1.0, 256: 1.3}
 """The most times the wall time of the fixed design that a run by default may take, by slots a model."""

@@ -1,10 +1,10 @@
 """The fixed design beside the run: the maximum of trials for everyone, and how long servers take for it.
 
 Its trials are all there at once, so that every slot is busy until none is waiting. Up to the last few answers of every
-slot its time is therefore the work over the slots; only those last ones are simulated.
+slot its time is therefore the work over the slots; only those last ones are simulated. Places that models share all
+work to the end, the last of them on further replicas.
 """
 
-import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,19 +27,11 @@ def fixed_seconds(scene: Scene, counts: FloatArray) -> float | None:
     turned = {model for group in served.in_turn for model in group.models}
     own = [seconds for model, seconds in enumerate(alone) if model not in turned]
     shared = (
-        _longest_queue([alone[model] + served.swap_seconds for model in group.models], len(group.places))
+        sum(alone[model] + served.swap_seconds for model in group.models) / len(group.places)
         for group in served.in_turn
     )
     answers = float(counts.sum())
     return served.verdicts.all_judged(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
-
-
-def _longest_queue(seconds: Sequence[float], places: int) -> float:
-    """When the last place is done, where the longest model comes first and each takes the place that is free first."""
-    free = [0.0] * places
-    for one in sorted(seconds, reverse=True):
-        heapq.heapreplace(free, free[0] + one)
-    return max(free)
 
 
 def _one_model(scene: Scene, model: int, counts: FloatArray, rng: np.random.Generator) -> float:

@@ -46,6 +46,8 @@ from scorio.moments import FloatArray
 
 GUESSED_SWAP = 120.0
 """Seconds from the last answer of one model to a server that is ready with the next."""
+GUESSED_WAKING = 5.0
+"""The same where the next one sleeps at that place."""
 
 
 FEW = 3
@@ -89,7 +91,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
         *guesses,
         *grade.told,
         *words_of(scene.before),
-        *_swaps(scene),
+        *_swaps(prepared, scene),
         *left_out,
     )
     found = summarise(prepared, scene, pilot, worlds, simulations, basis, grade.cost)
@@ -153,6 +155,7 @@ def _scene(
     prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: ExpectedGrade = NO_GRADE
 ) -> Scene:
     models = prepared.config.models
+    launches = [model.launch for model in models if model.launch is not None]
     return Scene(
         bench=prepared.plan.bench,
         decisions=simulated_decisions(prepared),
@@ -164,6 +167,8 @@ def _scene(
             recorded=None if begun is None else begun.outcomes,
             in_turn=groups_in_turn(prepared),
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
+            wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
+            overlap=all(one.overlap for one in launches),
             verdicts=grade.times,
         ),
         seed=seed,
@@ -224,11 +229,12 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
         yield f"times of {np.sum(~seconds)} of {len(seconds)} models are those of the pilot's other models"
 
 
-def _swaps(scene: Scene) -> Iterator[str]:
+def _swaps(prepared: PreparedRun, scene: Scene) -> Iterator[str]:
     if scene.served.in_turn and scene.served.usage.knows_seconds:
-        yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s"
-    if any(len(group.places) > 1 for group in scene.served.in_turn):
-        yield "a pool is counted with one server a model: where places are left for more, the run is done sooner"
+        woken = "" if scene.served.wake_seconds is None else f", and woken in {scene.served.wake_seconds:g} s"
+        yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s{woken}"
+    if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
+        yield "a pool with a place for each model is counted with one server a model: the run may be done sooner"
 
 
 def _simulable(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:

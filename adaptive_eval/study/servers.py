@@ -6,15 +6,19 @@ run at a time share one speed, so that a server has a time of its own in which t
 (`Engine`); the clock on the wall is the integral of 1 over the speed.
 
 Where models share places, a place serves one of them until everything that was issued for it has ended; then comes the
-next model for which something waits, after a swap, in a circle. A model that waits and finds no free place may be
-brought up while the last answers of another one still run (`overlap`), where a place has memory for both.
+next model in a circle for which something waits and that is served nowhere, after a swap; and where there is none, one
+for which more waits than its servers take at a time, as a further replica. These are the turns of a run
+(`scheduler.turns`). A model that waits and finds no free place may be brought up while the last answers of another one
+still run (`overlap`), where a place has memory for both; a third one waits for them. Two that run beside each other are
+simulated as fast as alone.
 """
 
 import heapq
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -58,38 +62,56 @@ class Swap(NamedTuple):
 
 
 class Engine:
-    """One server: its slots, and its own time."""
+    """The servers of one model: their slots, and their own time."""
 
-    def __init__(self, slots: int, gain: float = 0.0) -> None:
+    def __init__(self, slots: int, gain: float = 0.0, now: float = 0.0) -> None:
         self.gain = gain
-        self.over = 0.0
+        self.over = now
         """When everything that has begun will have ended."""
-        self.begun = 0.0
+        self.begun = now
         """When the last of it begins: from then on slots are idle."""
         self._slots = slots
-        self._free = [0.0] * slots
+        self._free = [now] * slots
         """When each slot is free, in order, in own time."""
-        self._since, self._own = 0.0, 0.0
+        self._since, self._own = now, now
         """A moment, on the wall and in own time, up to which all is settled."""
         self._loads: list[tuple[TrialLoad, FloatArray, FloatArray]] = []
         """What has not ended by then, with its beginnings and ends in own time."""
-
-    def clear(self, now: float) -> None:
-        """All slots are free from now on."""
-        self._settle(now)
-        self._loads = []
-        self._free = [self._own] * self._slots
 
     def serve(self, load: TrialLoad, now: float) -> None:
         """Each trial in the slot that is free first: as many at once as are idle, the rest one after the other."""
         self._settle(now)
         begins, ends = self._placed(load.seconds)
+        self._loads.append((load, begins, ends))
         if self.gain == 0.0:  # what is served already stays where it lies
             load.lies(begins, ends, float(ends.max(initial=now)))
             self.over, self.begun = max(self.over, load.end), max(self.begun, float(begins.max(initial=0.0)))
-            return
-        self._loads.append((load, begins, ends))
+        else:
+            self._tell()
+
+    def waiting(self, now: float) -> int:
+        """How many trials have not begun by then."""
+        return sum(int(np.count_nonzero(load.begins > now)) for load, _, _ in self._loads if load.end > now)
+
+    def widen(self, slots: int, now: float) -> None:
+        """So many slots more from now on: what has not begun is placed anew, in its order."""
+        self._settle(now)
+        own = self._own
+        running = [ends[(begins <= own) & (ends > own)] for _, begins, ends in self._loads]
+        self._slots += slots
+        busy = np.sort(np.concatenate([np.zeros(0), *running])).tolist()
+        self._free = [own] * (self._slots - len(busy)) + busy
+        for load, begins, ends in self._loads:
+            ahead = begins > own
+            load.begins[ahead] = load.ends[ahead] = math.inf  # which may be the arrays themselves
+            begins[ahead], ends[ahead] = self._placed(load.seconds[ahead])
+        self.over = self.begun = now
         self._tell()
+
+    def narrow(self, slots: int) -> None:
+        """So many slots fewer, once all has begun: those that are free first."""
+        self._slots -= slots
+        del self._free[:slots]
 
     def _placed(self, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
         free, now = self._free, self._own
@@ -120,7 +142,7 @@ class Engine:
         for load, begins, ends in self._loads:
             told = load.begins, load.ends
             for on_wall, mine in zip(told, (begins, ends), strict=True):
-                ahead = mine > self._own if np.isfinite(on_wall).all() else np.ones(len(mine), bool)
+                ahead = (mine > self._own) | ~np.isfinite(on_wall)
                 on_wall[ahead] = np.interp(mine[ahead], own, wall)
             load.lies(*told, float(load.ends.max(initial=self._since)))
         self.over = max([self.over, *(load.end for load, _, _ in self._loads)])
@@ -137,6 +159,21 @@ class Engine:
         return points, wall
 
 
+@dataclass(slots=True)
+class _SimulatedPlace:
+    """Where one model is served at a time."""
+
+    model: int | None = None
+    ready: float = 0.0
+    """When its latest swap is over."""
+    had: frozenset[int] = frozenset()
+    """The models that were there before."""
+    left: float = 0.0
+    """When the last answers of the model before have come."""
+    joins: bool = False
+    """It is being made a further replica."""
+
+
 class SimulatedHost:
     """Places that serve one of their models each at a time; a lone model is there from the start."""
 
@@ -149,18 +186,23 @@ class SimulatedHost:
         places: int = 1,
         gain: float = 0.0,
         overlap: bool = False,
+        wake_seconds: float | None = None,
     ) -> None:
+        """`wake_seconds`: what a model takes that sleeps where it was served before, in place of the whole swap."""
         self.models = tuple(models)
         self.swaps: list[Swap] = []
         self.loads: list[TrialLoad] = []
         """All that was issued."""
+        self._slots, self._gain = slots, gain
         self._swap_seconds = swap_seconds
+        self._wake_seconds = swap_seconds if wake_seconds is None else wake_seconds
         self._overlap = overlap
-        self._engines = [Engine(slots, gain) for _ in range(places)]
-        self._at: list[int | None] = [None] * places
-        """The model that each place serves."""
+        self._places = [_SimulatedPlace() for _ in range(places)]
+        self._engines: dict[int, Engine] = {}
+        """Of the models that are served."""
         if len(self.models) == 1:
-            self._at[0] = self.models[0]
+            self._places[0].model = self.models[0]
+            self._engines[self.models[0]] = Engine(slots, gain)
         self._issued = 0.0
         self._waiting: dict[int, deque[TrialLoad]] = {}
         """What is served at the next turn of each model."""
@@ -169,36 +211,76 @@ class SimulatedHost:
         """Serve a model's trials in its turn of now, or let them wait for one."""
         self._issued = now
         self.loads.append(load)
-        if load.model in self._at:
-            self._engines[self._at.index(load.model)].serve(load, now)
+        if (engine := self._engines.get(load.model)) is not None:
+            engine.serve(load, now)
         else:
             self._waiting.setdefault(load.model, deque()).append(load)
 
     def due(self) -> float:
-        """When the next swap begins; infinity where nothing waits."""
-        return max(self._idle(self._first()), self._issued) if self._waiting else math.inf
+        """When the next swap begins, or a further replica is ready; infinity where nothing waits."""
+        if len(self._places) == 1 and not self._waiting:
+            return math.inf
+        return min(at for at, _ in map(self._next, self._places))
 
     def swap(self) -> None:
-        """Begin the swap that is due, and serve what waits for it."""
-        at, place = self.due(), self._first()
-        served = self._waiting.pop(self._next(self._at[place]))
-        self._at[place] = served[0].model
-        self.swaps.append(Swap(served[0].model, at, self._swap_seconds))
-        engine, begin = self._engines[place], at + self._swap_seconds
-        engine.clear(begin)
-        for load in served:
-            engine.serve(load, begin)
+        """Begin the swap that is due, and serve what waits for it; or have the replica that is ready take its part."""
+        place = min(self._places, key=lambda place: self._next(place)[0])
+        at, model = self._next(place)
+        if place.joins:
+            place.joins = False
+            self._engines[model].widen(self._slots, at)
+            return
+        self._leave(place, at)
+        seconds = self._wake_seconds if model in place.had else self._swap_seconds
+        place.model, place.ready, place.had = model, at + seconds, place.had | {model}
+        self.swaps.append(Swap(model, at, seconds))
+        if model in self._engines:
+            place.joins = True
+            return
+        engine = self._engines[model] = Engine(self._slots, self._gain, place.ready)
+        for load in self._waiting.pop(model):
+            engine.serve(load, place.ready)
 
-    def _first(self) -> int:
-        """The place that is idle first."""
-        return min(range(len(self._engines)), key=self._idle)
+    def _leave(self, place: _SimulatedPlace, now: float) -> None:
+        """Serve its model there no more; the last answers come all the same."""
+        if place.model is None:
+            return
+        engine = self._engines[place.model]
+        place.left = engine.over
+        if any(other is not place and other.model == place.model and not other.joins for other in self._places):
+            engine.narrow(self._slots)
+        else:
+            del self._engines[place.model]
 
-    def _idle(self, place: int) -> float:
-        engine = self._engines[place]
+    def _next(self, place: _SimulatedPlace) -> tuple[float, int]:
+        """When something is due at a place, and for which model; infinity where nothing is."""
+        if place.joins:
+            assert place.model is not None
+            return place.ready, place.model
+        at = max(self._idle(place), place.ready, place.left, self._issued)
+        circle = tuple(self._circle(place.model))
+        for model in circle:
+            if model in self._waiting:
+                return at, model
+        crowded = (model for model in circle if model != place.model and self._is_crowded(model, at))
+        return next(((at, model) for model in crowded), (math.inf, -1))
+
+    def _idle(self, place: _SimulatedPlace) -> float:
+        """When the model of a place, at all its places, has been asked everything, or has answered it, too."""
+        if place.model is None:
+            return 0.0
+        engine = self._engines[place.model]
         return engine.begun if self._overlap else engine.over
 
-    def _next(self, now: int | None) -> int:
-        """The first model in the circle for which something waits."""
+    def _is_crowded(self, model: int, now: float) -> bool:
+        """More waits than a further server takes at a time, beside those that are being brought up."""
+        engine = self._engines.get(model)
+        if engine is None:
+            return False
+        coming = sum(one.model == model and one.ready > now for one in self._places)
+        return engine.waiting(now) >= (coming + 1) * self._slots
+
+    def _circle(self, now: int | None) -> Iterator[int]:
+        """The models from the one after this one on."""
         after = -1 if now is None else self.models.index(now)
-        circle = (*self.models[after + 1 :], *self.models[: after + 1])
-        return next(model for model in circle if model in self._waiting)
+        yield from (*self.models[after + 1 :], *self.models[: after + 1])

@@ -107,6 +107,10 @@ class ServiceCosts(NamedTuple):
     """Models that share places, of which each serves one at a time."""
     swap_seconds: float = 0.0
     """What it takes to bring another one of a group."""
+    wake_seconds: float | None = None
+    """The same where it sleeps at that place; None: it does not sleep."""
+    overlap: bool = False
+    """Places have memory for another model while the last answers of one come."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Of a judge or a verifier that is asked for them."""
 
@@ -327,7 +331,14 @@ def _drive(
         return None
     times = _times_of_world(controller.plan, served, seed)
     shared = [
-        SimulatedHost(group.models, served.slots[group.models[0]], served.swap_seconds, places=len(group.places))
+        SimulatedHost(
+            group.models,
+            served.slots[group.models[0]],
+            served.swap_seconds,
+            places=len(group.places),
+            overlap=served.overlap,
+            wake_seconds=served.wake_seconds,
+        )
         for group in served.in_turn
     ]
     verdicts = served.verdicts

@@ -13,6 +13,7 @@ from patient_time import HANGS
 from planned import (
     HORIZON,
     LATENCY,
+    MODELS,
     PROMPT_TOKENS,
     RIGHT_TOKENS,
     WORLD,
@@ -297,3 +298,27 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
 def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
     shared = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": 1, "output": 4}}
     return [{"name": one, **shared, **changes} for one in ("ada", "bob", "cyd")]
+
+
+@pytest.mark.slow
+def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
+    path = write_config(Path())
+
+    def planned_on(places: int, **launch: bool) -> dict[str, Any]:
+        serving = {"command": "python serve.py --port {port}", **launch}
+        models = json.dumps([{"name": one, "launch": serving} for one in MODELS])
+        pool = json.dumps({"places": list(range(places))})
+        return forecast(str(path), "--set", f"models={models}", "--set", f"pool={pool}", "--set", "trials.max=40")
+
+    def seconds(found: dict[str, Any]) -> float:
+        return float(found["need"]["costs"]["seconds"]["median"])
+
+    one, two, asleep = planned_on(1), planned_on(2), planned_on(1, sleep=True)
+    assert seconds(two) < seconds(one) and seconds(asleep) < seconds(one)
+    assert seconds(planned_on(1, overlap=True)) < seconds(one)
+    told = "a model that takes its turn on a server is guessed to be loaded in 120 s"
+    assert told in one["basis"] and f"{told}, and woken in 5 s" in asleep["basis"]
+    assert (
+        "a pool with a place for each model is counted with one server a model: the run may be done sooner"
+        in (planned_on(3)["basis"])
+    )

@@ -87,3 +87,70 @@ def test_a_place_with_memory_for_two_is_swapped_while_it_drains(overlap: bool, s
     host.issue(load([30.0], 0), 0.0)
     host.issue(load([1.0], 1), 0.0)
     assert brought_up(host)[1] == (1, second)
+
+
+def test_a_third_model_waits_for_the_last_answers_of_the_first() -> None:
+    host = SimulatedHost(range(3), SLOTS, 3.0, overlap=True)
+    for model, seconds in enumerate((30.0, 1.0, 1.0)):
+        host.issue(load([seconds], model), 0.0)
+    assert brought_up(host) == [(0, 0.0), (1, 3.0), (2, 33.0)]
+
+
+def test_a_model_that_sleeps_at_a_place_is_woken_there() -> None:
+    host = SimulatedHost(range(2), SLOTS, 180.0, wake_seconds=5.0)
+    for model in (0, 1):
+        host.issue(load([10.0], model), 0.0)
+    brought_up(host)
+    host.issue(load([10.0], 0), 400.0)
+    assert brought_up(host)[-1] == (0, 400.0)
+    assert [swap.seconds for swap in host.swaps] == [180.0, 180.0, 5.0]
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-9])
+def test_a_place_that_nobody_else_wants_serves_what_waits_for_another(gain: float) -> None:
+    """Of three wavefuls the second begins there after a swap, at 11, and the third at 15, when the first has ended."""
+    host = SimulatedHost(range(2), SLOTS, 5.0, places=2, gain=gain)
+    long, short = load([10.0] * 3 * SLOTS, 0), load([1.0] * SLOTS, 1)
+    host.issue(long, 0.0)
+    host.issue(short, 0.0)
+    assert brought_up(host) == [(0, 0.0), (1, 0.0), (0, pytest.approx(6.0))]
+    assert sorted(set(long.begins.round(6).tolist())) == [5.0, 11.0, 15.0]
+    assert long.end == pytest.approx(25.0)
+
+
+def test_less_than_a_waveful_gets_no_further_place() -> None:
+    host = SimulatedHost(range(2), SLOTS, 5.0, places=2)
+    host.issue(load([10.0] * (2 * SLOTS - 1), 0), 0.0)
+    host.issue(load([1.0], 1), 0.0)
+    assert brought_up(host) == [(0, 0.0), (1, 0.0)]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.lists(st.integers(1, 40), min_size=1, max_size=20), st.floats(0.0, 30.0)),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_every_trial_is_served_once_and_in_no_more_slots_than_there_are(
+    given_loads: list[tuple[int, list[int], float]], places: int, overlap: bool
+) -> None:
+    host, now, loads = SimulatedHost(range(3), SLOTS, 4.0, places=places, overlap=overlap), 0.0, []
+    for model, seconds, later in given_loads:
+        now += later
+        while host.due() < now:
+            host.swap()
+        loads.append((load([float(one) for one in seconds], model), now))
+        host.issue(*loads[-1])
+    brought_up(host)
+    begins = np.concatenate([one.begins for one, _ in loads])
+    ends = np.concatenate([one.ends for one, _ in loads])
+    assert np.isfinite(ends).all()
+    assert ends - begins == pytest.approx(np.concatenate([one.seconds for one, _ in loads]))
+    for one, issued in loads:
+        assert one.begins.min() >= issued and one.end == one.ends.max()
+    running = ((begins[:, None] <= begins) & (ends[:, None] > begins)).sum(axis=0)
+    assert running.max() <= SLOTS * places * (1 + overlap)
