@@ -12,7 +12,15 @@ import httpx2
 import orjson
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.failures import READ, Failure, FailureKind, error_in, safe_excerpt, status_in_body
+from adaptive_eval.endpoints.failures import (
+    READ,
+    Failure,
+    FailureKind,
+    error_in,
+    may_carry_error,
+    safe_excerpt,
+    status_in_body,
+)
 from adaptive_eval.endpoints.open_files import are_out
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader, parse_response
@@ -86,7 +94,7 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     except ValueError as error:
         start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), secrets, SHOWN_OF_A_BODY)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
-    if (carried := error_in(payload)) is not None:
+    if may_carry_error(body) and (carried := error_in(payload)) is not None:
         return status_in_body(carried), None
     return 200, payload
 

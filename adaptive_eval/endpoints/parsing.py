@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in
+from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in, may_carry_error
 
 LONG = 16 * 1024
 """Bytes from which a response with log-probabilities is worth a parser of its own."""
@@ -331,7 +331,7 @@ class StreamReader:
 
     def _take(self, event: dict[str, Any], data: bytes) -> None:
         """Take one event; `data` is what it was before it was parsed."""
-        if (b"error" in data or b"\\u" in data) and error_in(event) is not None:
+        if may_carry_error(data) and error_in(event) is not None:
             self._fail(data.strip())
         if isinstance(model := event.get("model"), str):
             self._model = model

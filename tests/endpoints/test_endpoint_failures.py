@@ -3,6 +3,7 @@
 import orjson
 import pytest
 
+from adaptive_eval.endpoints.client import payload_of
 from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
@@ -156,6 +157,9 @@ def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> Non
 )
 def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, object], status: int) -> None:
     assert status_in_body(error_in(payload)) == status
+    body = orjson.dumps(payload)
+    for sent in (body, body.replace(b"error", b"err\\u006fr")):
+        assert payload_of(200, sent, ()) == (status, None)
 
 
 @pytest.mark.parametrize(
