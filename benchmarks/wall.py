@@ -123,9 +123,11 @@ async def carry_out(world: World, slots: int, kind: str, seed: int) -> Walled:
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             )  # fmt: skip
             _, said = await process.communicate()
+        stored = folder / "run" / "results.json"
+        results = json.loads(stored.read_text()) if stored.exists() else {"models": []}
         if process.returncode not in (ExitCode.REACHED, ExitCode.SPENT):
-            raise RuntimeError(f"a run ended with {process.returncode}: {said.decode()}")
-        results = json.loads((folder / "run" / "results.json").read_text())
+            why = {one["set_aside"] for one in results["models"]}
+            raise RuntimeError(f"a run ended with {process.returncode}: {why or said.decode()}")
         if kind == "default" and results["decisions"]["trials"]["favour"] != DEFAULT:
             raise RuntimeError(f"the default is {results['decisions']['trials']['favour']}")
         return judged(world, slots, results)

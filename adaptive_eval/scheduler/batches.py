@@ -303,10 +303,11 @@ class BatchedEndpoint:
         results = [one async for one in self._service.format.results(state)]
         some_good = any(one.code == 200 and one.status is ResultStatus.RESPONSE for one in results)
         came = missing = 0
+        made = frozenset(batch.ids)
         for result in results:
             name = result.custom_id.removeprefix(f"{batch.key}_")
             if name == result.custom_id or name not in batch.ids:
-                self._tell_stray(batch, name, result)
+                self._tell_stray(batch, name, twice=name != result.custom_id and name in made)
                 continue
             batch.ids.discard(name)
             asked = batch.waiting.pop(name, None)
@@ -359,11 +360,10 @@ class BatchedEndpoint:
         except Rejected as error:
             return Rejected(str(error))
 
-    def _tell_stray(self, batch: CarriedBatch, name: str, result: BatchResult) -> None:
+    def _tell_stray(self, batch: CarriedBatch, name: str, *, twice: bool) -> None:
         """A result that nobody waits for: one that came before, or that was never asked for."""
         if name in batch.stored:
             return
-        twice = name != result.custom_id and name in self._home
         kind, what = ("double_result", "twice") if twice else ("strange_result", "to requests that were not made")
         self._service.note(kind, f"its batch service gives results {what}: they are passed over")
 

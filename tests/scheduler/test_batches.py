@@ -97,6 +97,13 @@ async def test_what_fails_or_is_left_out_is_asked_again_and_nothing_is_asked_twi
     assert desk.journal.pending == []
 
 
+async def test_a_failure_that_comes_twice_was_asked_for() -> None:
+    desk = Desk("openai", ServiceInMemory(seconds=60.0, errored=0.5, doubled=1.0, seed=5))
+    endpoint = desk.open(attempts=20)
+    await ask_all(endpoint, range(30))
+    assert {notice.kind for notice in endpoint.stats.notices} == {"double_result"}
+
+
 async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
     desk = Desk("openai", ServiceInMemory(seconds=1.0, errored=1.0))
     with pytest.raises(Unavailable, match="given up after 3 batches; in the last one: server_error: HTTP 500"):
