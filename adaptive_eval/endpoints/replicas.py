@@ -125,10 +125,11 @@ class Replica:
     def interrupt(self) -> None:
         """End every request in flight here, so that it is sent elsewhere."""
         now = asyncio.get_running_loop().time()
-        # emptied first: a lease may expire only once
+        # emptied first: a lease may expire only once, and some may be expiring just now, since they are overdue
         leases, self.leases = self.leases, set()
         for lease in leases:
-            lease.reschedule(now)
+            if not lease.expired():
+                lease.reschedule(now)
 
 
 class ReplicaSet:

@@ -9,7 +9,7 @@ from patient_time import HANGS
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import client
-from adaptive_eval.endpoints.replicas import MISSES
+from adaptive_eval.endpoints.replicas import MISSES, Replica
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.simulate.faults import Faults, TimeWindow
@@ -120,6 +120,37 @@ async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
         else:
             with pytest.raises(Unavailable, match="no answer within"):
                 await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
+
+
+async def test_a_request_that_is_being_cut_off_is_not_ended_a_second_time() -> None:
+    """As when both watches find out in the same turn of the loop that nothing comes: the health check broke by it."""
+    loop, replica, ends = asyncio.get_running_loop(), Replica("http://127.0.0.1/v1", 4), list[str]()
+
+    async def asked(name: str) -> None:
+        try:
+            async with asyncio.timeout(None) as lease:
+                replica.leases.add(lease)
+                leases[name] = lease
+                await asyncio.Event().wait()
+        except TimeoutError:
+            ends.append(name)
+
+    leases: dict[str, asyncio.Timeout] = {}
+    tasks = [asyncio.create_task(asked(name)) for name in ("overdue", "other")]
+    await asyncio.sleep(0)
+    trouble: list[BaseException] = []
+
+    def interrupted() -> None:
+        assert leases["overdue"].expired() and not tasks[0].done()
+        try:
+            replica.interrupt()
+        except RuntimeError as error:
+            trouble.append(error)
+
+    leases["overdue"].reschedule(loop.time())
+    loop.call_soon(interrupted)
+    await asyncio.wait(tasks, timeout=HANGS)
+    assert not trouble and sorted(ends) == ["other", "overdue"]
 
 
 async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:
