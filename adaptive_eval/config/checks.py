@@ -11,6 +11,7 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.drawn import drawn_beginning_problems, drawn_problems, drawn_questions_problems
 from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.opponent import (
     opponent_objective_problems,
@@ -440,6 +441,9 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _coupled_seeds_have_trials,
     _coupled_seeds_have_a_variance,
     _answers_are_there,
+    drawn_problems,
+    drawn_questions_problems,
+    drawn_beginning_problems,
     opponent_problems,
     opponent_objective_problems,
     opponent_prior_problems,

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from adaptive_eval.core.entries import Entry, Option, OptionType
+from adaptive_eval.core.plan import LEAST_DRAWN
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.imports import SPECIFICATION
@@ -238,6 +239,10 @@ class TrialsConfig(Section):
     """Trials a question before the first look."""
     max: Count = Field(80, ge=1)
     """Trials a question at most (on average over the questions): the horizon. Also called `epochs`."""
+    draw: Count | None = Field(None, ge=LEAST_DRAWN)
+    """For benchmarks of thousands of questions: one trial of each (min and max are 1), in an order drawn at random
+    (`questions.shuffle`), and a look after every so many. A run ends when its comparisons are decided, long before all
+    questions were asked; scores stand for all of them, and `questions.limit` says how many are asked at most."""
     favour: Literal["auto", "cost", "balanced", "time", "soon", "servers", "batches"] = "auto"
     """cost: no trial beyond what the next look needs; time: servers always full; balanced: in between; soon: that of
     cost, and idle slots are asked ahead, so that runs with many requests at a time do not wait; servers: rounds as
@@ -255,6 +260,13 @@ class TrialsConfig(Section):
         if most < info.data.get("min", 1):
             raise refuse(f"must be at least trials.min, which is {info.data['min']}", "raise it, or lower trials.min")
         return most
+
+    @field_validator("draw")
+    @classmethod
+    def _one_trial_each(cls, draw: int | None, info: ValidationInfo) -> int | None:
+        if draw is not None and info.data.get("max", 1) != 1:
+            raise refuse("is for one trial of each question", "set `min: 1` and `max: 1` beside it, or remove it")
+        return draw
 
 
 class BudgetConfig(Section):

@@ -83,6 +83,8 @@ def choose_favour(
 
     `nothing_ahead` is why idle slots would not be asked ahead, where that is so: then nothing is `soon`.
     """
+    if trials.draw is not None:
+        return FavourChoice("cost", "questions that are drawn are asked block by block, and a block is a large round")
     if in_turn:
         return FavourChoice("servers", "models take turns on a server, which is paid for by the hour")
     if any(model.launch is not None or model.gpus is not None for model in models):
@@ -166,6 +168,8 @@ def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, 
     Where `auto` was not settled, since nothing is known of models, it is `balanced`, or `servers` in turn.
     """
     favour = trials.favour
+    if trials.draw is not None:
+        return Pace(allocation.growth, allocation.lookahead or 0)
     if favour == "auto":
         favour = "servers" if in_turn else "balanced"
     ahead, most = (AHEAD_IN_TURN, MOST_AHEAD_IN_TURN) if in_turn else (AHEAD, MOST_AHEAD)

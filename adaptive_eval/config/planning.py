@@ -119,7 +119,7 @@ def plan_on(
     begins, pace = [*before, config.trials][0], paced(config.trials)
     start = first_information(bench, begins, first, paced(begins).opening)
     objective, policy = _objective(config, names, bench.recorded), _policy(config)
-    spacing = ANY_SPACING if bench.recorded else _spacing(config, begins, paced(begins))
+    spacing = ANY_SPACING if bench.recorded else _spacing(config, bench, begins, paced(begins))
     rule = _rule(config, start, spacing)
     judged_by = RULES.get(str(config.stopping.rule)) if objective.rule is None else None
     earlier = tuple(
@@ -141,7 +141,16 @@ def plan_on(
             estimator="average" if judged_by is None else judged_by.estimator,
             earlier=earlier,
             spent_first=spent_first,
+            drawn=_drawn(config.trials, bench.questions),
         )
+
+
+def _drawn(trials: TrialsConfig, questions: int) -> int:
+    """Questions of a block; 0 where none are drawn."""
+    if trials.draw is not None and trials.draw > questions:
+        mend = f"there are {questions} questions; lower it, or remove it, so that all of them are asked at once"
+        raise ConfigError(f"trials.draw is {trials.draw}, but {mend}")
+    return trials.draw or 0
 
 
 def _judging(config: Decisions, *, latch: bool) -> Judging:
@@ -200,6 +209,8 @@ def first_information(
     of the uncertainty, so that it is never below the least of them. A sequential rule spends its error from there on:
     a single look at a finished design is judged as one look.
     """
+    if trials.draw is not None:
+        return min(1.0, trials.draw / bench.questions)
     least = max(trials.min, min(opening, trials.max))
     at_first = np.asarray(least) if first is None else np.maximum(first, least)
     known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
@@ -318,15 +329,16 @@ def _objective(config: Decisions, names: Sequence[str], recorded: frozenset[int]
     return objective
 
 
-def _spacing(config: Decisions, trials: TrialsConfig, pace: Pace) -> Spacing:
+def _spacing(config: Decisions, bench: Bench, trials: TrialsConfig, pace: Pace) -> Spacing:
     """How a pair's looks lie up to the first horizon: at most twice the largest round apart, since trials go where they
     tell most, and at most two of them for one trial a question of both models; a policy of the user's own may do with
     smaller rounds."""
     if not pace.in_step:
         return ANY_SPACING
     dearer = 1.0 if config.budget.usd is None and config.budget.gpu_hours is None else MOST_PER_ROUND
-    finest = 0.5 / trials.max if str(config.allocation.policy) in POLICIES else 0.0
-    return Spacing(2.0 * dearer * pace.growth, 2.0 * dearer / trials.max, finest)
+    one_round = (trials.draw or bench.questions) / (trials.max * bench.questions)
+    finest = 0.5 * one_round if str(config.allocation.policy) in POLICIES else 0.0
+    return Spacing(2.0 * dearer * pace.growth, 2.0 * dearer * one_round, finest)
 
 
 def _rule(config: Decisions, start: float, spacing: Spacing) -> Rule:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
 from adaptive_eval.core.look import JudgedLook, likely_open
@@ -83,7 +84,9 @@ def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: Floa
 
     def allocate(chosen: IndexArray) -> TrialArray:
         served = ServedPairs(pairs[chosen], paired[chosen])
-        sizes = _sizes(flight, now, served, prices[:-1], needed)
+        sizes = _sizes(flight, now, served, prices[:-1], needed, plan.round_of)
+        if plan.drawn:
+            return _of_drawn(plan.policy, now, served.pairs, flight.issued, sizes, power[chosen])
         extra = allocated(plan.policy, view_of(now, served.pairs, flight.issued, sizes, power[chosen]))
         return _alike(extra, flight.issued, served.in_step(len(flight.issued)))
 
@@ -108,6 +111,14 @@ def most_that_fit(
             too_many = served
         served = (fitting + too_many) // 2
     return extra, fitting == len(worth)
+
+
+def _of_drawn(
+    policy: Policy, now: RoundInputs, pairs: IndexArray, issued: TrialArray, sizes: NDArray[np.int64], power: FloatArray
+) -> TrialArray:
+    """The round where questions come in the order in which they were drawn: the policy says how many of each model."""
+    of_models = view_of(now, pairs, issued.sum(axis=1, keepdims=True), sizes, power)
+    return next_questions(issued, allocated(policy, of_models)[:, 0])
 
 
 def _alike(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_]) -> TrialArray:
@@ -168,9 +179,14 @@ class ServedPairs(NamedTuple):
 
 
 def _sizes(
-    flight: BatchesInFlight, now: RoundInputs, served: ServedPairs, prices: FloatArray, needed: FloatArray
+    flight: BatchesInFlight,
+    now: RoundInputs,
+    served: ServedPairs,
+    prices: FloatArray,
+    needed: FloatArray,
+    least: int,
 ) -> NDArray[np.int64]:
-    """Trials a model may get in a round; cheap models more, as the square root of the price.
+    """Trials a model may get in a round, `least` or more; cheap models more, as the square root of the price.
 
     For a pair, n proportional to 1/sqrt(price) gives the most information for the money, unless what counts are the
     trials that both have.
@@ -182,7 +198,7 @@ def _sizes(
     dearest = prices[members].max() if len(members) else 1.0
     cheap = np.where(in_step, 1.0, np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND))
     if now.pace.in_step:
-        sizes = sizes_in_step(issued, questions, now.pace.growth, cheap)
+        sizes = sizes_in_step(issued, least, now.pace.growth, cheap)
     else:
         wanted = np.maximum(np.rint(needed), questions * (1 + now.pace.lookahead)) * cheap
         in_flight = flight.sizes
@@ -196,10 +212,10 @@ def _sizes(
 
 
 def sizes_in_step(
-    issued: NDArray[np.int64], questions: int, growth: float, cheap: FloatArray | float = 1.0
+    issued: NDArray[np.int64], least: int, growth: float, cheap: FloatArray | float = 1.0
 ) -> NDArray[np.int64]:
-    """Trials (L,) of a round of one trial a question, or of a share of what there is where that is more."""
-    return np.asarray(np.rint(np.maximum(questions, np.floor(growth * issued)) * cheap).astype(np.int64))
+    """Trials (L,) of a round of one trial a question, or a block, or of a share of what there is where that is more."""
+    return np.asarray(np.rint(np.maximum(least, np.floor(growth * issued)) * cheap).astype(np.int64))
 
 
 def _while_others_work(wanted: FloatArray, pairs: IndexArray, seconds: FloatArray) -> FloatArray:

@@ -64,7 +64,7 @@ class Controller:
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why: silent ones, and those that cannot be graded, found here."""
         self._horizon = CurrentHorizon(plan)
-        self._tally = Tally(bench, plan.prior, self._horizon.most, coupled=plan.coupled)
+        self._tally = Tally(bench, plan.prior, self._horizon.most, coupled=plan.coupled, drawn=plan.drawn > 0)
         self._flight = BatchesInFlight(bench, plan.budget)
         self._flight.account.spend_elsewhere(*elsewhere)
         self._memory = LatchedVerdicts.blank(len(plan.judged_pairs[0]))
@@ -466,11 +466,11 @@ class Controller:
             return
         self._issue(first)
         self._opening = Opening(flight.batches(), horizon.pace, horizon.trials.max)
-        one_each = np.repeat(self.plan.bench.asked[:, None], flight.issued.shape[1], axis=1).astype(np.int32)
         for _ in range(horizon.pace.lookahead if there is None else 0):
-            if int(flight.issued[:, 0].max()) == horizon.trials.max or not flight.account.fits(one_each.sum(axis=1)):
+            further = self.plan.another_round(flight.issued)
+            if int(flight.issued[:, -1].max()) == horizon.trials.max or not flight.account.fits(further.sum(axis=1)):
                 break
-            self._issue(one_each)
+            self._issue(further)
 
     def _compose(self) -> None:
         """Have in flight what the latest look asks for; where that is nothing, the run is finished."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.coupled_rule import CoupledSequential
+from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
@@ -27,6 +28,8 @@ class SpentFirst(NamedTuple):
 
 
 NOTHING_SPENT = SpentFirst()
+LEAST_DRAWN = 50
+"""Questions of a block: means of fewer are not near enough to normal where few of them differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,14 @@ class Plan:
     """What is compared."""
     coupled: bool = False
     """Trial i of a question has the same seed for every model: pairs that go together are judged trial by trial."""
+    drawn: int = 0
+    """The questions stand in an order that was drawn at random, and are asked in blocks of so many, one trial of each
+    (`drawn`); 0: every question is asked before the first look."""
 
     def __post_init__(self) -> None:
         self._check_first()
         self._check_coupled()
+        self._check_drawn()
         rule = self.deciding_rule
         correctable = not self.judging.familywise or isinstance(rule, Correctable)
         require(correctable, "familywise needs a rule with p-values, as sequential and anytime have", rule)
@@ -94,6 +101,31 @@ class Plan:
         before = self.bench.prior_counts
         require(before is None, "coupled compares trial by trial, and of R0 there are only counts", before)
 
+    def _check_drawn(self) -> None:
+        if not self.drawn:
+            return
+        least = min(LEAST_DRAWN, self.bench.questions)
+        rule = f"drawn must be {least} to {self.bench.questions} questions, as many as there are at most"
+        require(least <= self.drawn <= self.bench.questions, rule, self.drawn)
+        require(self.trials == Trials(1, 1), "drawn questions have one trial each: trials must be (1, 1)", self.trials)
+        require(self.objective.reference is None, "drawn is for models that are compared with models", self.objective)
+        require(self.estimator == "average", "drawn compares averages", self.estimator)
+        require(self.pace.in_step and not self.pace.ahead, "drawn goes from block to block in step", self.pace)
+        known = self.bench.prior_counts is not None or self.first is not None or bool(self.earlier)
+        require(not known and not self.coupled, "drawn begins with nothing known, and without shared seeds", self)
+
+    @property
+    def round_of(self) -> int:
+        """Trials of a model in a round, at least: one of each question, or a block."""
+        return self.drawn or self.bench.questions
+
+    def another_round(self, issued: NDArray[np.int32]) -> NDArray[np.int32]:
+        """(L, M): one more round of every model that is asked, the questions alike."""
+        sizes = np.where(self.bench.asked, self.round_of, 0)
+        if self.drawn:
+            return next_questions(issued, sizes)
+        return np.repeat(self.bench.asked[:, None], issued.shape[1], axis=1).astype(np.int32)
+
     def _check_first(self) -> None:
         if self.first is None:
             return
@@ -114,7 +146,9 @@ class Plan:
     @property
     def opening(self) -> NDArray[np.int32]:
         """(L, M): the first round: of every question `trials.min`, or what is there; or what the pace begins with, if
-        caps allow it."""
+        caps allow it; of drawn questions the first block."""
+        if self.drawn:
+            return self.another_round(np.zeros((self.bench.models, self.bench.questions), dtype=np.int32))
         trials, pace = (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
         least = np.full((self.bench.models, self.bench.questions), trials.min, dtype=np.int32)
         more = np.maximum(least, min(pace.opening, trials.max))

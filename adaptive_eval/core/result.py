@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from adaptive_eval.core.evidence import CELLS_AT_ONCE, IndexArray
+from adaptive_eval.core.evidence import CELLS_AT_ONCE, Evidence, IndexArray
 from adaptive_eval.core.look import VERDICTS, JudgedLook, Supply, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Budget
@@ -100,7 +100,7 @@ def conclude(
     comparisons = _comparisons(plan, standing, supply, compared, together)
     return Result(
         reason=reason,
-        models=_models(standing, supply, means, bench.clusters, bounds),
+        models=_models(plan, standing, supply, means, bounds),
         comparisons=comparisons,
         reversals=_reversals(plan, standing, supply),
         adjusted_p=_adjusted(standing),
@@ -141,14 +141,10 @@ def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArr
 
 
 def _models(
-    standing: JudgedLook,
-    supply: Supply,
-    means: FloatArray,
-    clusters: NDArray[np.int64] | None,
-    bounds: ScoreBounds | None,
+    plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray, bounds: ScoreBounds | None
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
-    sampled = np.sqrt(_at_least(estimates.var, sampled_variance(means, clusters)))
+    sampled = sigma if plan.drawn else np.sqrt(_at_least(estimates.var, sampled_variance(means, plan.bench.clusters)))
     bayes_sigma = np.sqrt(estimates.bayes_var)
     tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
     shown = letters(standing)
@@ -187,7 +183,10 @@ def _comparisons(
 ) -> tuple[ComparisonResult, ...]:
     evidence, pairs = standing.evidence, standing.pairs
     at, margin = evidence.positions(pairs), evidence.margin
-    difference, sampled = _differences(plan, pairs, means)
+    if plan.drawn:
+        difference, sampled = plain_differences(evidence, pairs), evidence.sigma[at] ** 2
+    else:
+        difference, sampled = _differences(plan, pairs, means)
     spread = np.sqrt(_at_least(evidence.sigma[at] ** 2, sampled))
     given = np.zeros(len(pairs))
     if margin is not None:
@@ -201,10 +200,16 @@ def _comparisons(
         evidence.sigma[at].tolist(),
         (told * z).tolist(),
         (told * standing.forecast.certifiable[at]).tolist(),
-        (np.zeros(len(at), dtype=bool) if evidence.paired is None else evidence.paired[at]).tolist(),
+        (evidence.paired[at] if plan.coupled and evidence.paired is not None else np.zeros(len(at), bool)).tolist(),
         [None if math.isnan(one) else one for one in together.tolist()],
     )
     return tuple(map(ComparisonResult, *columns))
+
+
+def plain_differences(evidence: Evidence, pairs: IndexArray) -> FloatArray:
+    """The difference of each pair (n, 2) as it is judged, the margin of a gate taken away."""
+    at = evidence.plain_positions(pairs)
+    return np.asarray(np.where(evidence.first[at] == pairs[:, 0], evidence.difference[at], -evidence.difference[at]))
 
 
 def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -8,21 +8,23 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
 from adaptive_eval.core.evidence import Estimates, IndexArray, Prior, update
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
 from adaptive_eval.core.settings import Bench, require
 from adaptive_eval.core.shared_trials import PairedEvidence, SharedTrials
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
-from scorio.moments import FloatArray, IntArray
+from scorio.moments import CountArray, FloatArray, IntArray
 
 
 class Tally:
     """Counts of trials (L, M, K), complete rounds and arrivals apart."""
 
-    def __init__(self, bench: Bench, prior: Prior, most: int, *, coupled: bool = False) -> None:
-        """`most`: trials a question at the horizon; `coupled`: models share the seeds of their trials."""
-        self._bench, self._prior, self._most = bench, prior, most
+    def __init__(self, bench: Bench, prior: Prior, most: int, *, coupled: bool = False, drawn: bool = False) -> None:
+        """`most`: trials a question at the horizon; `coupled`: models share the seeds of their trials; `drawn`: they
+        are asked questions that were drawn at random, one trial of each."""
+        self._bench, self._prior, self._most, self._drawn = bench, prior, most, drawn
         self.counts: IntArray = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
         """Committed rounds: what estimates are made of."""
         self.ungraded = np.zeros((bench.models, bench.questions), dtype=np.int32)
@@ -84,6 +86,9 @@ class Tally:
                 self.ungraded[model] += batch.ungraded().astype(np.int32)
             if batch.timed_out:
                 self.timed_out[model] += batch.categories(categories, late=True).astype(np.int32)
+        if self._drawn:
+            self.estimates = estimates_of_drawn(self.counts, self._bench.weights)
+            return
         if self._shared is not None:
             self._shared.take(batches)
         known = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
@@ -103,17 +108,20 @@ class Tally:
             if not failed[model]:  # every question of a round has trials, so that each has a grade
                 continue
             counts = self.counts[model] if before is None else self.counts[model] + before[model]
-            if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model])) is not None:
+            if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model], some=self._drawn)) is not None:
                 yield model, reason
 
     def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:
         """How far what is not known could move the estimates: what nobody graded, and `time_outs` where it is asked."""
         late = self.timed_out if time_outs else None
-        return bounds_of(self.estimates, self.counts, self.ungraded, self._bench, self._prior, self._most, late)
+        return bounds_of(self._anew, self.estimates, self.counts, self.ungraded, self._bench.weights, late)
 
     def paired(self, pairs: tuple[IndexArray, IndexArray], *, ungraded: bool = False) -> Sequence[PairedEvidence]:
         """What these pairs of models made of the trials that both have: as the grades are, and where some are
         `ungraded` for either way these may speak. Nothing where none is judged by that."""
+        if self._drawn:
+            unknown = self.ungraded if ungraded else np.zeros_like(self.ungraded)
+            return drawn_pairs(self.counts, unknown, self._bench.weights, *pairs)
         if self._shared is None:
             return ()
         return self._shared.paired(*pairs, self._most, ungraded=ungraded)
@@ -126,4 +134,10 @@ class Tally:
         return self._shared.variances(pairs[:, 0], pairs[:, 1])
 
     def _estimate(self, rows: NDArray[np.intp]) -> None:
-        self.estimates = update(self.estimates, rows, self.counts, self._bench, self._prior, self._most)
+        self.estimates = self._anew(rows, self.counts)
+
+    def _anew(self, rows: NDArray[np.intp], counts: CountArray) -> Estimates:
+        """The estimates, those of the models `rows` made anew from these counts of all."""
+        if self._drawn:
+            return estimates_of_drawn(counts, self._bench.weights)
+        return update(self.estimates, rows, counts, self._bench, self._prior, self._most)

@@ -10,14 +10,14 @@ A time-out differs: it is an answer (too late, beside as many real ones), has a 
 bound the score for both alike, since either could be otherwise with another grader or another time limit.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Estimates, Prior, update
-from adaptive_eval.core.settings import Bench
-from scorio.moments import CountArray
+from adaptive_eval.core.evidence import Estimates
+from scorio.moments import CountArray, FloatArray
 
 MOST_SHARE = 0.05
 """Beyond this share a model is set aside: its score could be off by five points of a hundred, where neighbours on a
@@ -35,32 +35,32 @@ class ScoreBounds:
 
 
 def bounds_of(
+    estimate: Callable[[NDArray[np.intp], CountArray], Estimates],
     known: Estimates,
     counts: CountArray,
     ungraded: NDArray[np.integer],
-    bench: Bench,
-    prior: Prior,
-    max_trials: int,
+    weights: FloatArray,
     timed_out: CountArray | None = None,
 ) -> ScoreBounds | None:
     """The bounds, from the tally (L, M, K), the ungraded trials (L, M) and those of the tally (L, M, K) that are not
-    known either; None where everything is known."""
+    known either; None where everything is known. `estimate` makes those of some models anew from counts of all."""
     settled = counts if timed_out is None else counts - timed_out
     unknown = ungraded if timed_out is None else ungraded + timed_out.sum(axis=-1)
     rows = np.flatnonzero(unknown.any(axis=1) & np.isfinite(known.score))
     if not len(rows):
         return None
     ways = []
-    for category in (bench.weights.argmin(), bench.weights.argmax()):
+    for category in (weights.argmin(), weights.argmax()):
         filled = settled.copy()
         filled[:, :, category] += unknown
-        ways.append(update(known, rows, filled, bench, prior, max_trials))
+        ways.append(estimate(rows, filled))
     return ScoreBounds(*ways)
 
 
-def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer]) -> str | None:
-    """Why a model cannot be judged, from its trials with and without a grade (M,) each; None where it can."""
-    if not graded.all():
+def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], *, some: bool = False) -> str | None:
+    """Why a model cannot be judged, from its trials with and without a grade (M,) each; None where it can. With `some`
+    it is judged by some of the questions."""
+    if not some and not graded.all():
         question = int(np.argmin(graded)) + 1
         return f"the grader failed on every answer to question {question} of {len(graded)}, so there is no score"
     failed, trials = int(ungraded.sum()), int(graded.sum() + ungraded.sum())

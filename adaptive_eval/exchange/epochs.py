@@ -208,6 +208,8 @@ def decisions_on(settings: DecisionSettings, names: Sequence[str], epochs: int) 
     if trials is None or (isinstance(trials, Mapping) and not trials.keys() & {"max", "epochs"}):
         completed["trials"] = {**(trials or {}), "max": epochs}
     decisions = decisions_from_mapping(completed, names)
+    if decisions.trials.draw is not None:
+        raise ConfigError("trials.draw asks some of the questions, but each epoch has all of them; remove it")
     if decisions.trials.max > epochs:
         raise ConfigError(
             f"trials.max is {decisions.trials.max}, but there are {epochs} epochs; raise these, or lower trials.max"

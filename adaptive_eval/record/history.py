@@ -66,6 +66,11 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
     before = stored.trials
     if not reader.most_looks():
         return
+    if before.draw != config.trials.draw:
+        raise ConfigError(
+            f"trials.draw was {before.draw} when the run took its first look, and cannot become {config.trials.draw} "
+            "after it; set it as it was, or begin another run with --fresh"
+        )
     same_horizon = config.trials.model_copy(update={"max": before.max})
     had = opening_of(before, in_turn=stored.in_turn)
     has = opening_of(same_horizon, in_turn=config.in_turn)

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Estimates, Evidence, Prior, update, weigh_evidence
+from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
+from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs, update, weigh_evidence
 from adaptive_eval.core.rules import Rule, calls
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench
@@ -221,16 +222,19 @@ class _Judge:
     rule: Rule
     prior: Prior
     horizon: int
+    drawn: bool
+    """Some of the questions were asked, drawn at random."""
 
     @classmethod
     def of(cls, stored: StoredRun) -> "_Judge":
         config = stored.setup.config
         if config.plug_ins:
-            return cls(Sequential(config.stopping.confidence), config.stopping.prior, config.trials.max)
+            default = Sequential(config.stopping.confidence)
+            return cls(default, config.stopping.prior, config.trials.max, config.trials.draw is not None)
         plan = stored.plan
         plain = plan.objective.compares and plan.objective.reference is None and plan.objective.rule is None
         rule = plan.rule if plain else Sequential(config.stopping.confidence)
-        return cls(rule, plan.prior, plan.trials.max)
+        return cls(rule, plan.prior, plan.trials.max, plan.drawn > 0)
 
     def asked(
         self, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
@@ -264,12 +268,22 @@ class _Judge:
         tally = trials.tally(categories, len(rubric.weights))
         counts, without = tally[..., :-1], tally[..., -1]
         scored = np.array(
-            [why_unjudgeable(row.sum(axis=-1), bare) is None for row, bare in zip(counts, without, strict=True)]
+            [
+                why_unjudgeable(row.sum(axis=-1), bare, some=self.drawn) is None
+                for row, bare in zip(counts, without, strict=True)
+            ]
         )
         weights = np.array(rubric.weights, dtype=float)
         bench = Bench(len(trials.models), len(trials.questions), weights)
-        known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
-        ranks, tiers = self._places(known, scored)
+        if self.drawn:
+            known = estimates_of_drawn(counts, weights)
+            first, second = judged_pairs(bench.models, reference=False, margin=None)
+            (paired,) = drawn_pairs(counts, np.zeros_like(without), weights, first, second)
+            evidence = weigh_evidence(known, paired=paired)
+        else:
+            known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
+            evidence = weigh_evidence(known)
+        ranks, tiers = self._places(known, evidence, scored)
         sigma = known.sigma()
         models = tuple(
             RelabelledModel(
@@ -296,14 +310,15 @@ class _Judge:
             tau_b=None,
         )
 
-    def _places(self, known: Estimates, scored: NDArray[np.bool_]) -> tuple[dict[int, int], dict[int, int]]:
+    def _places(
+        self, known: Estimates, evidence: Evidence, scored: NDArray[np.bool_]
+    ) -> tuple[dict[int, int], dict[int, int]]:
         """Rank and tier of every model that has a score."""
         there = np.flatnonzero(scored)
         if not len(there):
             return {}, {}
         ranks = dict(zip(there.tolist(), np.asarray(rank_scores(known.score[there])).astype(int).tolist(), strict=True))
         order = there[np.argsort(-known.score[there], kind="stable")]
-        evidence = weigh_evidence(known)
         called = calls(self.rule, [evidence])
         tiers, tier = {int(order[0]): 1}, 1
         for above, below in zip(order.tolist(), order[1:].tolist(), strict=False):

@@ -9,6 +9,7 @@ from unicodedata import category
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.core.sequential import SEQUENTIAL
@@ -182,15 +183,25 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
 def _allocation(config: RunConfig) -> str:
     trials, policy = config.trials, config.allocation.policy
     entry = POLICIES.get(str(policy))
+    if entry is WEIGHTED and trials.draw is not None:
+        entry = UNRESOLVED_PAIRS  # a question has one trial
     if entry is None:
         said = f"Trials are given out by the plug-in {policy}"
     else:
         said = entry.says.format(**_options(entry, config.allocation.options))
+    if trials.draw is not None:
+        return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
     return f"{said}: {trials.min} trials a question before the first look, {trials.max} on average at most."
 
 
 def _prior(config: RunConfig) -> str:
     scale = "The score is the average over questions of each question's average; Bayes@N (uniform prior) beside it."
+    if config.trials.draw is not None:
+        return (
+            "Questions were drawn at random, and scores are those of all questions: two models are compared by their "
+            "differences on the questions that both were asked, whose variance is that between questions; who was "
+            "asked fewer than others has a score by how those did on the others."
+        )
     if compares_bayes(config.stated()):
         return f"{scale} What is compared, and put in order, is Bayes@N: one imagined answer in each category."
     if config.stopping.prior == "uniform":

@@ -39,7 +39,7 @@ def short_collections() -> Iterator[None]:
 
 def warm_up(plan: Plan) -> None:
     """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second."""
-    bench = Bench(models=2, questions=1, weights=plan.bench.weights)
+    bench = Bench(models=2, questions=plan.drawn or 1, weights=plan.bench.weights)
     plain = replace(plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None)
     toy = Controller(plain)
     while not toy.looks:

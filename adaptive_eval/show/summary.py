@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -45,6 +45,9 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
         yield from _ranking(results)
         yield ""
         yield from _open(results)
+    if _draws(results):
+        asked = _from_to([row.trials for row in results.models])
+        yield f"drawn     {asked} of {count(len(results.questions))} questions of each model; scores are for all"
     yield _cost(results, elapsed)
     if results.cost.grading is not None:
         yield f"grading   {grading_in_short(results.cost.grading)}"
@@ -66,6 +69,10 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield from _once_more(ended)
     elif ended.exit_code is ExitCode.SPENT:
         yield from _no_answers(ended)
+        if ended.results is not None and _draws(ended.results):
+            yield "for more  raise the budget, where that has ended it; or ask more questions (questions.limit), or"
+            yield f"          several trials of each (without trials.draw), in a run of its own: {command} --fresh"
+            return
         yield f"for more  raise trials.max or the budget, then: {command}"
         if ended.results is not None and _spends_error(ended.results):
             yield "          a larger trials.max spends what is left of each comparison's error, and no more:"
@@ -74,6 +81,17 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield f"continue  {command}"
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
+
+
+def _from_to(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return count(most) if least == most else f"{count(least)} to {count(most)}"
+
+
+def _draws(results: Results) -> bool:
+    """Its questions were drawn at random."""
+    trials = results.decisions.get("trials")
+    return isinstance(trials, Mapping) and trials.get("draw") is not None
 
 
 def _no_answers(ended: Ended) -> Iterator[str]:

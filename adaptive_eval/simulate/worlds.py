@@ -164,6 +164,15 @@ def rubric(models: int = 8, questions: int = QUESTIONS, seed: int = 7) -> World:
     return World("rubric", p, w)
 
 
+def many_questions(questions: int = 2000, seed: int = 10) -> World:
+    """Six models on a large benchmark: questions are hard or easy for everyone, two models are exactly tied."""
+    rng = np.random.default_rng(seed)
+    difficulty = rng.normal(0.0, 2.5, questions)
+    means = (0.70, 0.62, 0.58, 0.58, 0.50, 0.42)
+    profiles = [with_mean(expit(rng.normal(0.0, 0.7, questions) - difficulty), mean) for mean in means]
+    return World("many_questions", binary(np.array(profiles)))
+
+
 def schemata(models: int = 3, questions: int = QUESTIONS, answers: int = 200, seed: int = 8) -> World:
     """Answers whose correctness, box, length, bits per token and verifier labels go together: the true score under each
     of the twelve schemata of the Bayes@N paper is known."""
@@ -183,6 +192,7 @@ WORLDS: dict[str, Callable[..., World]] = {
         unequal_profiles,
         many_close,
         copies,
+        many_questions,
         rubric,
         schemata,
     )

@@ -69,11 +69,11 @@ def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0)
     """The comparison for a run by this plan that has ended with these counts (L, M, K).
 
     None where neighbours are not what is compared, where outcomes were there beforehand or the horizon was changed,
-    where a question has no outcome, and where it would take too long.
+    where questions are drawn or one has no outcome, and where it would take too long.
     """
     bench, most = plan.bench, plan.trials.max
     worlds = min(WORLDS, MOST_TRIALS // (FIXED_DRAWS * bench.models * bench.questions * most))
-    begun = plan.first is not None or bench.prior_counts is not None or bool(plan.earlier)
+    begun = bool(plan.drawn) or plan.first is not None or bench.prior_counts is not None or bool(plan.earlier)
     alike = isinstance(plan.objective, Ranking) and plan.estimator == "average" and bench.models > 1
     if not alike or begun or worlds < FEWEST_WORLDS or not counts.any(axis=-1).all():
         return None

@@ -36,7 +36,7 @@ def fixed_with_as_many(
     where outcomes are known beforehand, or where that would take too long. Any design has `beside` trials, too."""
     bench, most = plan.bench, plan.trials.max
     few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
-    begun = plan.first is not None or bench.prior_counts is not None
+    begun = plan.drawn or plan.first is not None or bench.prior_counts is not None
     if not isinstance(plan.objective, Ranking) or bench.models < 2 or begun or few == 0:
         return None
     curves = [

@@ -20,9 +20,9 @@ MOST_SOON = 200_000
 def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:
     """All that apply and do not take too long; none where the pace is given by itself, or where all would."""
     trials = scene.bench.models * scene.bench.questions * prepared.plan.trials.max
-    if prepared.config.allocation.lookahead is not None or trials > MOST_AT_ONCE:
-        return ()
     config = prepared.config
+    if config.allocation.lookahead is not None or config.trials.draw is not None or trials > MOST_AT_ONCE:
+        return ()
     tried = {
         "batches": any(model.batch is not None for model in config.models),
         "soon": trials <= MOST_SOON or config.trials.favour == "soon",

@@ -62,6 +62,17 @@ class OutcomeSource:
         """(L, M): recorded trials; None in a world, which has no end of them."""
         return None if self.counts is None else self.counts.sum(axis=-1)
 
+    def in_order_of_chance(self, rng: np.random.Generator) -> "OutcomeSource":
+        """The same with the questions in an order that is drawn at random."""
+        order = rng.permutation(len(self.questions))
+        return replace(
+            self,
+            questions=tuple(self.questions[question] for question in order),
+            chances=self.chances[:, order],
+            counts=None if self.counts is None else self.counts[:, order],
+            outcomes=None if self.outcomes is None else self.outcomes[:, order],
+        )
+
     def best(self, most: int) -> "OutcomeSource":
         """The best `most` models by the truth, best first."""
         chosen = np.argsort(-self.truth, kind="stable")[:most]
@@ -210,6 +221,8 @@ class PerformedReplay:
 
     controller: Controller
     timeline: Timeline | None
+    source: OutcomeSource
+    """With its questions in the order in which they were asked."""
 
 
 def perform_replay(
@@ -218,18 +231,21 @@ def perform_replay(
     servers: SimulatedServers | None = None,
     on_look: Callable[[Look], None] | None = None,
 ) -> PerformedReplay:
-    """Replay with trials in the random order of a seed; with None as they were recorded, where that is known."""
+    """Replay with trials in the random order of a seed; with None as they were recorded, where that is known. Questions
+    that are drawn come in an order of chance in either case."""
     source, controller = prepared.source, Controller(prepared.plan)
     rng = np.random.default_rng([seed or 0, 0])
+    if prepared.plan.drawn:
+        source = source.in_order_of_chance(np.random.default_rng([seed or 0, 2]))
     tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
     if servers is None:
-        return PerformedReplay(drive(controller, tape, on_look), None)
+        return PerformedReplay(drive(controller, tape, on_look), None, source)
     shape = len(source.models), len(source.questions)
     times = AnswerTimes(servers.latency, shape, source.weights, np.random.default_rng([seed or 0, 1]))
     shared = []
     if servers.swap_seconds is not None:
         shared = [SimulatedHost(range(len(source.models)), servers.slots, servers.swap_seconds)]
-    return PerformedReplay(controller, drive_in_time(controller, tape, times, servers.slots, on_look, shared))
+    return PerformedReplay(controller, drive_in_time(controller, tape, times, servers.slots, on_look, shared), source)
 
 
 def results_of(prepared: PreparedReplay, performed: PerformedReplay, now: float) -> Results | None:
@@ -237,7 +253,7 @@ def results_of(prepared: PreparedReplay, performed: PerformedReplay, now: float)
 
     Its active seconds are those of the simulated servers, 0 without them.
     """
-    source, controller, timeline = prepared.source, performed.controller, performed.timeline
+    source, controller, timeline = performed.source, performed.controller, performed.timeline
     answers = source.answers or tuple(RecordedAnswers(AnswerPairs(), None) for _ in source.models)
     subject = RunSubject(
         name=source.name,

@@ -85,6 +85,10 @@ def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
     if plan.objective.reference is None:
         first, second = np.triu_indices(len(one_trial), 1)
         one_trial = one_trial[first] + one_trial[second]
+    if plan.drawn:  # and how far the two differ from question to question
+        together = np.cov(chances @ bench.weights) / bench.questions
+        alone = np.diag(together)
+        one_trial = one_trial + alone[first] + alone[second] - 2.0 * together[first, second]
     sigma = float(np.sqrt(np.median(one_trial) / trials))
     bound = float(_rule(plan).boundary(_equals(sigma, trials / plan.trials.max))[0])
     # a gate looks at one side only: an equal build passes unless it seems worse

@@ -9,6 +9,7 @@ import pytest
 from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
@@ -194,12 +195,16 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
     counts = np.array([[[2, 1, 1], [0, 0, 2]], [[1, 1, 0], [1, 0, 1]]])
     late = np.array([[[1, 1, 0], [0, 0, 1]], [[0, 0, 0], [0, 0, 0]]])
     known = update(Estimates.nothing(bench), np.arange(2), counts, bench, "uniform", 8)
-    found = bounds_of(known, counts, np.array([ungraded, [0, 0]]), bench, "uniform", 8, late)
+
+    def anew(rows: NDArray[np.intp], filled: NDArray[np.integer]) -> Estimates:
+        return update(known, rows, filled, bench, "uniform", 8)
+
+    found = bounds_of(anew, known, counts, np.array([ungraded, [0, 0]]), bench.weights, late)
     assert found is not None
     assert found.lowest.score[0] == pytest.approx(lowest)
     assert found.highest.score[0] == pytest.approx(highest)
     assert found.lowest.score[1] == known.score[1] == found.highest.score[1]
-    assert bounds_of(known, counts, np.zeros((2, 2), int), bench, "uniform", 8) is None
+    assert bounds_of(anew, known, counts, np.zeros((2, 2), int), bench.weights) is None
 
 
 def test_time_outs_do_not_block_a_call() -> None:

@@ -1,0 +1,58 @@
+"""Questions that are drawn (`trials.draw`): what cannot stand beside them."""
+
+from collections.abc import Iterator
+
+from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.problems import Problem
+from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
+from adaptive_eval.core.registry import OBJECTIVES, RULES
+from adaptive_eval.questions.types import QuestionsConfig
+
+
+def drawn_problems(trials: TrialsConfig, objective: ObjectiveConfig, stopping: StoppingConfig) -> Iterator[Problem]:
+    """What is decided is decided between models, by their averages, in rounds of one block."""
+    if trials.draw is None:
+        return
+    if trials.favour not in ("auto", "cost"):
+        rule = "must be cost with trials.draw, which asks all models block by block"
+        yield Problem(("trials", "favour"), rule, "remove it", trials.favour)
+    entry = OBJECTIVES.get(str(objective.kind))
+    if entry is not None and (entry.own_rule is not None or entry.name in ("threshold", "place")):
+        rule = "must compare models that are all asked, since trials.draw judges them by what both made of a question"
+        yield Problem(("objective", "kind"), rule, "change it, or remove trials.draw", entry.name)
+    chosen = RULES.get(str(stopping.rule))
+    if chosen is not None and chosen.estimator != "average":
+        rule = "compares Bayes@N, which is about questions that all have trials"
+        yield Problem(("stopping", "rule"), rule, "change it, or remove trials.draw", chosen.name)
+
+
+def drawn_questions_problems(trials: TrialsConfig, questions: QuestionsConfig) -> Iterator[Problem]:
+    """Their order is one of chance, or the first of them would stand for all."""
+    if trials.draw is not None and not questions.shuffle:
+        rule = "must be true with trials.draw, whose first questions stand for all of them"
+        yield Problem(("questions", "shuffle"), rule, "add `shuffle: true` to questions, or remove trials.draw")
+
+
+def drawn_beginning_problems(
+    trials: TrialsConfig,
+    seeds: str,
+    models: tuple[ModelConfig | None, ...],
+    prior_evidence: PriorEvidenceConfig | None,
+    report: ReportConfig,
+) -> Iterator[Problem]:
+    """Nothing is known beforehand, and there is one trial of a question."""
+    if trials.draw is None:
+        return
+    rule = "may not stand beside trials.draw, which begins with questions that nobody was asked"
+    if prior_evidence is not None:
+        yield Problem(("prior_evidence",), rule, "remove it, or trials.draw")
+    for number, model in enumerate(models):
+        if model is not None and model.recorded is not None:
+            yield Problem(("models", number, "recorded"), rule, "remove it, or trials.draw")
+    if seeds == "coupled":
+        rule = "must not be coupled with trials.draw: models are compared by the question, and not by the trial"
+        yield Problem(("seeds",), rule, "remove it, or trials.draw", seeds)
+    if report.metrics:
+        rule = "may not stand beside trials.draw: a metric is about several trials of every question"
+        yield Problem(("report", "metrics"), rule, "remove it, or trials.draw")

@@ -1,0 +1,123 @@
+"""Questions drawn at random: models that were asked some of a large benchmark's questions, one trial of each.
+
+Questions come in an order that was drawn at random once, the same for all models, and each model is asked the first so
+many of them. So those that two models have in common are a random sample, and the mean of their differences estimates
+the difference over all questions without bias. Its variance is that between questions, in which the noise of a single
+trial is contained: of n common questions with differences d_q and their mean d,
+
+    var(d) = (1/n) { sum_q (d_q - d)^2 / (n - 1) + EVENTS (max w - min w)^2 / n }
+
+(Cochran 1977, 2.5; the second term as in `scorio.sinf.prior`). No within-question variance is needed, and how hard a
+question is cancels. What is left out is the correction for a finite number of questions: from one trial a question
+nobody can tell the part that it would lower from the noise that it would not. Without it z is never too large. The
+differences at several looks have the covariance of a random walk, less what the finite number of questions ties
+together; so they stay within a symmetric boundary at least as often as that walk does (Anderson 1955), and the rules
+keep their promise at any schedule of looks (benchmarks/drawn.md).
+
+The score of a model that was asked fewer questions than others is linked to theirs: its mean, and by how much those who
+were asked most scored higher on all of their questions than on those of the model. Else an easy first part would make
+who left early look better than it is.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.evidence import Estimates, IndexArray
+from adaptive_eval.core.shared_trials import PairedEvidence
+from scorio.moments import CountArray, FloatArray, IntArray
+from scorio.sinf.paired import PairedMoments, difference_values
+from scorio.sinf.prior import EVENTS
+
+
+def next_questions(issued: IntArray, sizes: IntArray) -> NDArray[np.int32]:
+    """(L, M): one trial of so many further questions (L,) of each model, in the order in which they were drawn."""
+    asked, place = issued.sum(axis=1, keepdims=True), np.arange(issued.shape[1])
+    here = np.asarray((place >= asked) & (place < asked + sizes[:, None]))
+    return here.astype(np.int32)
+
+
+def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
+    """The scores of models with counts (L, M, K), at most one trial a question, and their variances.
+
+    With g_q the mean of those models that were asked most, and a model's own questions A among theirs, G:
+
+        score = mean_A (y_q - g_q) + mean_G g_q,    var = s^2(y - g)/|A| + s^2(g)/|G| + 2 cov_A(y - g, g)/|G|
+
+    and the further term of `scorio.sinf.prior`. Of Bayes@N there is nothing: it is about questions with trials.
+    """
+    models, questions, _ = counts.shape
+    there = np.asarray(counts.any(axis=-1))
+    values, asked = counts @ weights, there.sum(axis=1)
+    most = there & (asked == asked.max(initial=0))[:, None]
+    known = most.any(axis=0)
+    middle = np.where(most, values, 0.0).sum(axis=0) / np.maximum(most.sum(axis=0), 1)
+    score, var = np.full(models, np.nan), np.full(models, np.inf)
+    spread = float(np.ptp(weights)) ** 2
+    for model in np.flatnonzero(asked):
+        own = there[model] & known
+        beyond, g = values[model, own] - middle[own], middle[known]
+        few, many = len(beyond), len(g)
+        if few < 2:
+            continue
+        together = float(np.cov(beyond, middle[own])[0, 1])
+        score[model] = beyond.mean() + g.mean()
+        var[model] = beyond.var(ddof=1) / few + g.var(ddof=1) / many + 2.0 * together / many + EVENTS * spread / few**2
+    noise = np.divide(1.0, asked, out=np.full(models, np.inf), where=asked > 0)
+    unknown = np.full(models, np.nan)
+    return Estimates(
+        score=score,
+        var=np.maximum(var, EVENTS * spread / np.maximum(asked, 1) ** 2),
+        bayes=unknown,
+        bayes_var=unknown.copy(),
+        trial_var=np.ones((models, 1)),
+        noise=noise,
+        noise_at_horizon=np.full(models, 1.0 / questions),
+    )
+
+
+def drawn_pairs(
+    counts: CountArray, ungraded: IntArray, weights: FloatArray, first: IndexArray, second: IndexArray
+) -> list[PairedEvidence]:
+    """What these pairs made of the questions that both were asked: as the grades are; where some are `ungraded` (L, M),
+    also as it were if these spoke for the first of each pair, and for the second."""
+    graded, values = np.asarray(counts.any(axis=-1)), counts @ weights
+    ways = [(graded, values, values)]
+    if ungraded.any():
+        asked = graded | (ungraded > 0)
+        lowest, highest = (np.where(graded, values, np.where(asked, end, 0.0)) for end in _ends(weights))
+        ways += [(asked, highest, lowest), (asked, lowest, highest)]
+    differences, everyone = difference_values(weights).values, np.ones(len(first), dtype=bool)
+    spread = float(np.ptp(weights)) ** 2
+    return [PairedEvidence(everyone, _moments(*way, spread, (first, second)), differences) for way in ways]
+
+
+def _ends(weights: FloatArray) -> tuple[float, float]:
+    return float(weights.min()), float(weights.max())
+
+
+def _moments(
+    there: NDArray[np.bool_],
+    of_first: FloatArray,
+    of_second: FloatArray,
+    spread: float,
+    pairs: tuple[IndexArray, IndexArray],
+) -> PairedMoments:
+    """The mean difference of each pair on what both have, and its variance, by products of whole matrices (L, M)."""
+    questions = there.shape[1]
+    used = slice(0, int(np.flatnonzero(there.any(axis=0)).max(initial=-1)) + 1)
+    a = there[:, used].astype(float)
+    x, y = np.where(there[:, used], of_first[:, used], 0.0), np.where(there[:, used], of_second[:, used], 0.0)
+    n = (a @ a.T)[pairs]
+    total = (x @ a.T - a @ y.T)[pairs]
+    squares = (np.square(x) @ a.T + a @ np.square(y).T - 2.0 * (x @ y.T))[pairs]
+    some = n > 1
+    mean = np.divide(total, n, out=np.full(len(n), np.nan), where=some)
+    each = np.divide(1.0, n, out=np.full(len(n), np.inf), where=some)
+    between = np.maximum(squares - np.where(some, n * np.square(mean), 0.0), 0.0) / np.maximum(n - 1.0, 1.0)
+    return PairedMoments(
+        mean=mean,
+        var=(between + EVENTS * spread * np.where(some, each, 1.0)) * each,
+        noise=each,
+        noise_at_horizon=np.full(len(n), 1.0 / questions),
+        each=each,
+    )

@@ -1,0 +1,233 @@
+"""Questions drawn at random: large benchmarks of which a run asks some (`trials.draw`), beside one that asks all.
+
+First the promise: pairs that are exactly tied over all questions, looked at after every block to the last question,
+nothing given up. Then what it costs and calls, how far scores are off, and how long a look takes: 20 models of recorded
+LiveCodeBench shares on its 400 questions, 20 and 200 made-up models on 10,000.
+
+    python benchmarks/drawn.py [--quick] [--runs 40] [--json PATH] [--markdown PATH]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scenarios import recorded
+from scipy.special import expit
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+
+from adaptive_eval.core import Bench, Controller, Plan, Sequential, Trials
+from adaptive_eval.core.optimal import Optimal
+from scorio.sinf.optimal import optimal_stopping
+from scorio.sinf.prior import EVENTS
+
+BINARY = np.array([0.0, 1.0])
+FloatArray = NDArray[np.float64]
+TIES = ("questions", "blocks of", "asked at most", "tie", "sequential: first, second", "optimal: first, second")
+COSTS = (
+    "set", "rule", "block", "at most", "trials a cell, at the end", "pairs called", "wrong pairs", "runs with one",
+    "neighbours called", "bias", "of fixed part", "sd of errors", "slowest look, CPU s",
+)  # fmt: skip
+EXPLAINED = """\
+Of ties, the share of pairs that are called for the first model, and for the second: each at most 5%. Questions are
+drawn anew for each pair. "At most" is how many questions are asked at most; where that is all, nothing of the
+between-question variance is left at the end, and z is too small by that (no correction for a finite number is made).
+
+Of runs, "trials a cell" are over models x all questions, so that asking every question once is 1. "Wrong pairs" are of
+all pairs of models, "neighbours" those that are next to each other in truth. Bias is the largest mean error of a score
+over the models, in points, as the run shows it ("of fixed part": of the mean over the first block alone, which does
+not depend on when a model was stopped). Errors are over the whole benchmark, whose score is the truth."""
+
+
+class Ties(NamedTuple):
+    """Chances (2, M) of two models that are tied over all questions."""
+
+    name: str
+    chances: FloatArray
+
+
+def ties(questions: int) -> Iterator[Ties]:
+    rng = np.random.default_rng(5)
+    one = rng.beta(0.3, 0.3, questions)
+    yield Ties("alike", np.stack([one, one]))
+    yield Ties("alike, 99% right", np.full((2, questions), 0.99))
+    yield Ties("other questions", np.stack([one, rng.permutation(one)]))
+    few = questions // 20
+    better = np.full(questions, 0.5 - 0.5 * few / (questions - few))
+    better[:few] = 1.0
+    yield Ties("few much better", np.stack([better, np.full(questions, 0.5)]))
+    sure = np.arange(questions) < questions // 50
+    yield Ties("few known by heart", np.stack([sure.astype(float), np.full(questions, 0.02)]))
+
+
+def heights(chances: FloatArray, block: int, most: int, runs: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """z (runs, looks) of pairs at all looks, and the information there; with code of its own."""
+    rng, looks = np.random.default_rng(seed), np.arange(block, most + 1, block)
+    found = []
+    for _ in range(runs):
+        order = rng.permutation(chances.shape[1])[:most]
+        d = np.subtract(*(rng.random((2, most)) < chances[:, order]).astype(int))
+        total, squares = np.cumsum(d)[looks - 1], np.cumsum(d * d)[looks - 1]
+        mean = total / looks
+        var = ((squares - looks * mean**2) / (looks - 1) + EVENTS / looks) / looks
+        found.append(mean / np.sqrt(var))
+    return np.array(found), looks / most
+
+
+def called(z: FloatArray, bound: FloatArray, gone: NDArray[np.bool_] | None = None) -> str:
+    """The shares that are called for the first, and for the second, before they are `gone`."""
+    calls = np.abs(z) >= bound
+    if gone is not None:
+        calls &= np.cumsum(gone, axis=1) - gone == 0
+    first = np.take_along_axis(np.sign(z), calls.argmax(axis=1)[:, None], axis=1)[:, 0] * calls.any(axis=1)
+    return f"{(first > 0).mean():.3f}, {(first < 0).mean():.3f}"
+
+
+def tie_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    for questions, block, most in ((2000, 100, 2000), (10_000, 200, 3000), (10_000, 50, 1000)):
+        share = block / most
+        rule = optimal_stopping(0.1, share * (1.0 - 1e-9), 2.0, 0.0, 2.0 * share, 0.5 * share)
+        for tie in ties(questions):
+            z, t = heights(tie.chances, block, most, runs, 7)
+            flat = Sequential(start=share)
+            gone = np.stack(
+                [rule.gives_up(column, np.full(len(z), now)) for column, now in zip(z.T, t, strict=True)], 1
+            )
+            yield (
+                questions, block, most, tie.name, called(z, flat.critical * t**-flat.kappa),
+                called(z, rule.boundary(t), gone),
+            )  # fmt: skip
+
+
+class Run(NamedTuple):
+    """What came of one."""
+
+    cells: float
+    called: float
+    wrong: float
+    neighbours: float
+    errors: FloatArray
+    fixed_errors: FloatArray
+    standard: FloatArray
+    slowest: float
+
+
+def carried_out(p: FloatArray, block: int, most: int, rule: str, seed: int) -> Run:
+    """A whole run of models with chances (L, M) that is asked `most` of the questions, in an order of its own."""
+    rng = np.random.default_rng(seed)
+    (models, questions), truth = p.shape, p.mean(axis=1)
+    order = rng.permutation(questions)[:most]
+    right = (rng.random((models, most)) < p[:, order]).astype(np.int32)
+    outcomes, share = np.stack([1 - right, right], axis=-1), block / most
+    decides = Optimal(0.95, share, 2.0, 0.0, 2.0 * share, 0.5 * share) if rule == "optimal" else Sequential(start=share)
+    plan = Plan(Bench(models, most, BINARY), rule=decides, trials=Trials(1, 1), drawn=block)
+    controller, slowest = Controller(plan, keep_looks=False), 0.0
+    warm(plan)
+    while controller.finished is None:
+        for one in controller.ask_rounds():
+            counts = outcomes * one.extra[..., None]
+            begun = time.process_time()
+            controller.tell_round(one, counts)
+            slowest = max(slowest, time.process_time() - begun)
+    standing = controller.standing
+    assert standing is not None
+    evidence, call, estimates = standing.evidence, standing.memory.call, standing.estimates
+    ahead = np.sign(truth[evidence.first] - truth[evidence.second])
+    by_truth = np.argsort(-truth, kind="stable")
+    neighbours = evidence.positions(np.stack([by_truth[:-1], by_truth[1:]], axis=1))
+    errors = estimates.score - truth
+    return Run(
+        cells=float(controller.trials.sum()) / p.size,
+        called=float((call != 0).mean()),
+        wrong=float(((call != 0) & (call != ahead)).sum()),
+        neighbours=float((call[neighbours] == ahead[neighbours]).sum()),
+        errors=errors,
+        fixed_errors=right[:, :block].mean(axis=1) - truth,
+        standard=errors / estimates.sigma(),
+        slowest=slowest,
+    )
+
+
+def warm(plan: Plan) -> None:
+    """The table of the rule, which is made once a process."""
+    toy = Controller(
+        Plan(Bench(2, plan.bench.questions, BINARY), rule=plan.rule, trials=Trials(1, 1), drawn=plan.drawn)
+    )
+    while not toy.looks:
+        for one in toy.ask_rounds():
+            toy.tell_round(one, np.stack([0 * one.extra, one.extra], axis=-1))
+
+
+def made_up(models: int, questions: int) -> FloatArray:
+    """As in core_speed.py: hard or easy for everyone, abilities evenly apart."""
+    difficulty = np.random.default_rng(1).normal(0.0, 3.5, questions)
+    return np.asarray(expit(np.linspace(-1.0, 1.0, models)[:, None] - difficulty[None, :]))
+
+
+def cost_row(
+    name: str, p: FloatArray, block: int, most: int, rule: str, runs: int
+) -> tuple[tuple[Any, ...], list[Run]]:
+    found = [carried_out(p, block, most, rule, seed) for seed in range(runs)]
+    models = len(p)
+
+    def mean(what: str) -> float:
+        return float(np.mean([getattr(run, what) for run in found]))
+
+    def bias(what: str) -> str:
+        return f"{100.0 * np.abs(np.mean([getattr(run, what) for run in found], axis=0)).max():.2f}"
+
+    row = (
+        name, rule, block, most, f"{mean('cells'):.3f}", f"{mean('called'):.1%}",
+        f"{mean('wrong'):.2f} of {models * (models - 1) // 2}", f"{np.mean([run.wrong > 0 for run in found]):.0%}",
+        f"{mean('neighbours'):.1f} of {models - 1}", bias("errors"), bias("fixed_errors"),
+        f"{np.std([run.standard for run in found]):.3f}", f"{max(run.slowest for run in found):.2f}",
+    )  # fmt: skip
+    print(*row, flush=True)
+    return row, found
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=40)
+    add_data(parser)
+    options = parser.parse_args()
+    pairs, runs, large = (300, 4, 1) if options.quick else (4000, options.runs, 4)
+    tied = []
+    for row in tie_rows(pairs):
+        print(*row, flush=True)
+        tied.append(row)
+    rows, sets = [], [("20 x 10,000", made_up(20, 10_000), 200, 3000, runs)]
+    sets.append(("20 x 10,000", made_up(20, 10_000), 200, 10_000, runs))
+    if options.data.exists():
+        scenario = recorded(options.data, "livecodebench", best=20, cap=10)
+        sets.append(("LiveCodeBench, 20 x 400", scenario.world.p @ scenario.world.w, 50, 400, runs))
+    sets += [("200 x 10,000", made_up(200, 10_000), 200, most, large) for most in (3000, 10_000)]
+    ends: dict[tuple[str, int, str], list[Run]] = {}
+    for name, p, block, most, times in sets:
+        for rule in ("sequential", "optimal"):
+            row, ends[name, most, rule] = cost_row(name, p, block, most, rule, times)
+            rows.append(row)
+    worst = max(float(side) for row in tied for told in row[-2:] for side in str(told).split(", "))
+    beyond = 0.05 + 2.0 * float(np.sqrt(0.05 * 0.95 / pairs))
+    checks = [Check("the largest share of ties called, a side", worst, f"<= {beyond:.4f}", worst <= beyond)]
+    for most in (3000, 10_000):
+        found = ends["200 x 10,000", most, "sequential"]
+        cells, slowest = float(np.mean([run.cells for run in found])), max(run.slowest for run in found)
+        told = f"200 x 10,000, {most:,} at most: "
+        checks.append(Check(told + "trials at the end over one of each cell", cells, "<= 0.15", cells <= 0.15))
+        checks.append(Check(told + "CPU seconds of the slowest look", slowest, "<= 0.5", slowest <= 0.5))
+    report = "\n\n".join([
+        "# Questions drawn at random", EXPLAINED,
+        f"On {machine()}; {pairs:,} pairs a tie, {runs} seeded runs a row, {large} of 200 models.",
+        markdown(TIES, tied), markdown(COSTS, rows), check_table(checks),
+    ])  # fmt: skip
+    publish(options, report, checks)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""`trials.draw`: what it needs beside it, and the plan that it makes."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.planning import plan_of
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.core.types import NO_COST
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.words import decisions_in_words
+
+SETTINGS: dict[str, object] = {
+    "questions": {"world": "many_questions", "shuffle": True},
+    "models": [{"name": f"model-0{number}", "simulate": True} for number in (1, 2, 3)],
+    "grader": "numeric",
+    "trials": {"min": 1, "max": 1, "draw": 100},
+}
+
+
+def written(folder: Path, **changes: object) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(SETTINGS | changes))
+    return path
+
+
+def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
+    prepared = prepare(load_config(written(tmp_path)))
+    plan = prepared.plan
+    assert (plan.drawn, plan.trials.min, plan.trials.max) == (100, 1, 1)
+    assert plan.opening.sum(axis=1).tolist() == [100, 100, 100] and plan.opening[:, :100].all()
+    assert getattr(plan.rule, "start", None) == pytest.approx(100 / 2000)
+    assert prepared.config.trials.favour == "cost"
+    words = decisions_in_words(prepared.config, {}, imported=False)
+    assert words.allocation.endswith("one trial of each in an order of chance, with a look after every 100.")
+    assert words.prior.startswith("Questions were drawn at random")
+
+
+def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
+    rule = plan_of(config, prepare(config).questions, (NO_COST,) * 3).rule
+    assert getattr(rule, "step", None) == pytest.approx(2 * 100 / 2000)
+    assert getattr(rule, "finest", None) == pytest.approx(0.5 * 100 / 2000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"questions": {"world": "many_questions"}}, "questions.shuffle must be true with trials.draw"),
+        ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
+        ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1` beside it"),
+        ({"trials": {"min": 1, "max": 1, "draw": 10}}, "trials.draw"),
+        ({"trials": {"min": 1, "max": 1, "draw": 100, "favour": "time"}}, "trials.favour must be cost"),
+        ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
+        ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
+        ({"stopping": {"rule": "published", "prior": "uniform"}}, "stopping.rule compares Bayes@N"),
+        ({"seeds": "coupled", "objective": {"kind": "baseline", "baseline": "model-01"}}, "must not be coupled"),
+        ({"prior_evidence": {"run": "runs/earlier"}}, "prior_evidence may not stand beside trials.draw"),
+        ({"report": {"metrics": ["pass@2"]}}, "report.metrics may not stand beside trials.draw"),
+    ],
+)
+def test_what_does_not_go_with_it_is_told(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        load_config(written(tmp_path, **changes))
+    assert said in str(told.value)
+
+
+def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:
+    questions = {"world": "many_questions", "shuffle": True, "limit": 80}
+    with pytest.raises(ConfigError, match="trials.draw is 100, but there are 80 questions"):
+        prepare(load_config(written(tmp_path, questions=questions)))

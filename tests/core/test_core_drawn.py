@@ -1,0 +1,232 @@
+"""Questions drawn at random: which are asked, what pairs and scores are made of, and what is promised."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from core_runs import Answers, Shell, exact, straight
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from thoroughness import examples, sizes
+
+from adaptive_eval.core import Baseline, Bench, Controller, Judging, Outcome, Pace, Plan, Sequential, Threshold, Trials
+from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn, next_questions
+from adaptive_eval.core.objectives import Gate
+from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core.settings import Margin
+from scorio.sinf.prior import EVENTS
+
+BINARY = np.array([0.0, 1.0])
+BLOCK = 50
+
+
+def plan_for(models: int, questions: int, **choices: object) -> Plan:
+    rule = Sequential(start=BLOCK / questions)
+    plan = Plan(Bench(models, questions, BINARY), rule=rule, trials=Trials(1, 1), drawn=BLOCK)
+    return replace(plan, **choices)  # type: ignore[arg-type]
+
+
+@st.composite
+def tallies(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Counts (L, M, K) of one trial of each model's first questions, some without a grade (L, M), and weights."""
+    models, questions = draw(st.integers(2, 4)), draw(st.integers(4, 12))
+    weights = np.array(draw(st.sampled_from([[0.0, 1.0], [1.0, -1.0], [0.0, 0.25, 2.0]])))
+    asked = draw(st.lists(st.integers(3, questions), min_size=models, max_size=models))
+    counts = np.zeros((models, questions, len(weights)), dtype=np.int64)
+    ungraded = np.zeros((models, questions), dtype=np.int64)
+    for model, many in enumerate(asked):
+        for question in range(many):
+            category = draw(st.integers(-1 if question > 2 else 0, len(weights) - 1))
+            if category < 0:
+                ungraded[model, question] = 1
+            else:
+                counts[model, question, category] = 1
+    return counts, ungraded, weights
+
+
+def told(
+    counts: NDArray[np.int64], ungraded: NDArray[np.int64], weights: NDArray[np.float64], model: int, fill: float | None
+) -> dict[int, float]:
+    """What a model's answers are worth, by question; those without a grade as `fill` says, or not at all."""
+    found = {}
+    for question in range(counts.shape[1]):
+        if counts[model, question].any():
+            found[question] = float(weights[int(np.argmax(counts[model, question]))])
+        elif ungraded[model, question] and fill is not None:
+            found[question] = fill
+    return found
+
+
+@given(tallies())
+def test_pairs_are_judged_by_what_both_made_of_the_same_questions(
+    tally: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
+) -> None:
+    """Against a plain loop over the questions."""
+    counts, ungraded, weights = tally
+    models, questions, _ = counts.shape
+    first, second = np.triu_indices(models, 1)
+    low, high = float(weights.min()), float(weights.max())
+    fills: list[tuple[float | None, float | None]] = [(None, None)]
+    if ungraded.any():
+        fills += [(high, low), (low, high)]
+    ways = drawn_pairs(counts, ungraded, weights, first, second)
+    assert len(ways) == len(fills)
+    for (chosen, found, values), (of_first, of_second) in zip(ways, fills, strict=True):
+        assert chosen.all() and values.max() == pytest.approx(high - low)
+        for number, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+            ours, theirs = (
+                told(counts, ungraded, weights, model, fill) for model, fill in ((one, of_first), (other, of_second))
+            )
+            d = np.array([ours[question] - theirs[question] for question in sorted(ours.keys() & theirs.keys())])
+            assert found.mean[number] == pytest.approx(d.mean())
+            assert found.var[number] == pytest.approx((d.var(ddof=1) + EVENTS * (high - low) ** 2 / len(d)) / len(d))
+            assert found.noise_at_horizon[number] / found.noise[number] == pytest.approx(len(d) / questions)
+
+
+@given(tallies())
+def test_scores_of_those_who_were_asked_as_much_are_plain_means(
+    tally: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
+) -> None:
+    counts, ungraded, weights = tally
+    counts[:, 3:][ungraded[:, 3:].any(axis=0)[None, :].repeat(len(counts), axis=0)] = 0
+    asked = counts.any(axis=-1)
+    alike = counts * (asked == asked.all(axis=0)).all(axis=0)[None, :, None]
+    found = estimates_of_drawn(alike, weights)
+    n = int(alike[0].any(axis=-1).sum())
+    for model in range(len(alike)):
+        values = np.array(list(told(alike, 0 * ungraded, weights, model, None).values()))
+        assert found.score[model] == pytest.approx(values.mean())
+        least = EVENTS * np.ptp(weights) ** 2 / n**2
+        assert found.var[model] == pytest.approx(values.var(ddof=1) / n + least)
+
+
+def test_an_easy_first_part_makes_nobody_better() -> None:
+    """Two models that are right alike, of which one was asked only the questions that are easy for everybody."""
+    values = np.tile(np.arange(200) < 80, (3, 1)).astype(int)
+    values[:, 40:60], values[:, 120:150] = 0, 1
+    counts = np.stack([1 - values, values], axis=-1)
+    counts[0, 80:] = 0
+    found = estimates_of_drawn(counts, BINARY)
+    assert found.score.tolist() == pytest.approx([0.45, 0.45, 0.45])
+    assert found.var[0] >= found.var[1] - 1e-12
+
+
+def test_the_next_questions_are_those_that_come_next() -> None:
+    issued = np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0]])
+    assert next_questions(issued, np.array([1, 2, 3])).tolist() == [[0, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]
+
+
+@settings(max_examples=examples(12))
+@given(st.integers(0, 2**20), st.integers(2, 4), st.sampled_from([BLOCK, 130, 200]), st.sampled_from([0.0, 0.5]))
+def test_models_are_asked_the_first_so_many_and_looks_are_the_same_in_any_order(
+    seed: int, models: int, questions: int, growth: float
+) -> None:
+    """One trial of each, told in any order and taken up after kills."""
+    plan = plan_for(models, questions, pace=Pace(growth), judging=Judging(futility=None))
+    answers = Answers(plan, seed)
+    plain = straight(plan, answers)
+    asked = plain.counts.sum(axis=-1)
+    assert asked.max() == 1 and (np.diff(asked, axis=1) <= 0).all()
+    assert set(asked.sum(axis=1).tolist()) <= {*range(BLOCK, questions, 1), questions}
+    shell = Shell(plan, answers, np.random.default_rng(seed), restarts=0.05)
+    shell.run()
+    assert exact(shell.controller.looks) == exact(plain.looks)
+
+
+def test_it_ends_long_before_every_question_was_asked() -> None:
+    plan = plan_for(4, 4000)
+    controller = straight(plan, Answers(plan, 1, lambda model, question: 0.2 + 0.2 * model))
+    assert controller.finished is not None and controller.finished.value == "settled"
+    assert controller.trials.sum() <= 0.2 * 4 * 4000
+    result = controller.result()
+    assert result is not None
+    assert [row.model for row in result.models] == [3, 2, 1, 0]
+    assert not any(one.by_trial for one in result.comparisons)
+    for one in result.comparisons:
+        assert one.sampled_z == pytest.approx(one.verdict.z)
+        assert one.difference == pytest.approx(one.verdict.z * one.sigma)
+
+
+def test_a_gate_counts_its_margin() -> None:
+    plan = plan_for(2, 3000, objective=Gate(Margin(0, 0.1)))
+    controller = straight(plan, Answers(plan, 1, lambda model, question: 0.5 + 0.05 * model))
+    assert controller.finished is not None and controller.finished.value == "settled"
+    result = controller.result()
+    assert result is not None
+    (one,) = result.comparisons
+    assert one.verdict.better == 1
+    assert one.difference + 0.1 == pytest.approx(one.verdict.z * one.sigma)
+
+
+def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
+    """Every thirtieth answer of a model has none: it stays, and nothing is called that these could undo."""
+    plan = plan_for(2, 2000)
+    controller = Controller(plan)
+    while controller.finished is None:
+        asks = controller.ask(10**6)
+        controller.tell(
+            Outcome(a.model, a.question, 0, None if a.model and a.question % 30 == 29 else (a.question * 7) % 10 // 5)
+            for a in asks
+        )
+    assert not controller.set_aside
+    assert all(pair.z == 0.0 for look in controller.looks for pair in look.comparisons)
+    result = controller.result()
+    assert result is not None
+    assert result.models[0].lowest <= result.models[0].score <= result.models[0].highest
+
+
+@pytest.mark.parametrize(
+    ("choices", "why"),
+    [
+        ({"drawn": 20}, "drawn must be 50 to 300"),
+        ({"drawn": 301}, "drawn must be 50 to 300"),
+        ({"trials": Trials(1, 2)}, "one trial each"),
+        ({"objective": Threshold(0.5)}, "compared with models"),
+        ({"estimator": "bayes"}, "compares averages"),
+        ({"pace": Pace(share=0.5)}, "in step"),
+        ({"coupled": True, "objective": Baseline(0)}, "without shared seeds"),
+        ({"first": np.ones((2, 300), dtype=int)}, "begins with nothing known"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(choices: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        plan_for(2, 300, **choices)
+
+
+def ties(kind: str, models: int, questions: int) -> NDArray[np.float64]:
+    """Chances (L, M) of models with one mean over all questions."""
+    rng = np.random.default_rng(5)
+    chances = np.tile(rng.beta(0.3, 0.3, questions), (models, 1))
+    if kind == "other questions":
+        chances = np.stack([rng.permutation(own) for own in chances])
+    elif kind == "few much better":
+        few = questions // 20
+        chances[:] = 0.5
+        chances[::2, :few], chances[::2, few:] = 1.0, 0.5 - 0.5 * few / (questions - few)
+    elif kind == "rare":
+        chances[:] = 0.01
+    return chances
+
+
+@pytest.mark.parametrize("runs", sizes(12, 200))
+@pytest.mark.parametrize("kind", ["alike", "other questions", "few much better", "rare"])
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_exact_ties_are_called_no_more_often_than_promised(kind: str, share: float, runs: int) -> None:
+    """At every block, to the last question of those that are drawn: all there are, or three in ten."""
+    models, questions = 12, 2000
+    chances, asked = ties(kind, models, questions), int(share * questions)
+    plan = plan_for(models, asked, policy=Uniform(), judging=Judging(futility=None))
+    called = []
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        right = (rng.random((models, asked)) < chances[:, rng.permutation(questions)[:asked]]).astype(int)
+        controller = Controller(plan, keep_looks=False)
+        while controller.finished is None:
+            for one in controller.ask_rounds():
+                controller.tell_round(one, np.stack([1 - right, right], axis=-1) * one.extra[..., None])
+        standing = controller.standing
+        assert standing is not None
+        called.append([(standing.memory.call > 0).mean(), (standing.memory.call < 0).mean()])
+    error = 2.0 * np.std(called, axis=0) / np.sqrt(runs)
+    assert (np.mean(called, axis=0) <= 0.05 + error).all()
