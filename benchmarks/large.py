@@ -7,6 +7,13 @@ questions, 10 trials; the recorded shares are the truth), measured are the trial
 neighbours are called. Decidable is a gap that one look at all 10 trials would more likely than not show. Misordered
 are pairs of any two models, a run; the promise is for each of them.
 
+The second table has the same by the controller, at its defaults and with a first look after one trial of each question.
+The third says why neither that nor questions drawn at random (drawn.py) gets far on this set. What neighbours differ by
+varies more from question to question than answers do on a question: so some of the questions say little of the others,
+and all of them must be asked. And most questions are right always or never, but others for each model: questions
+weighted by a model's own variances would need a seventh of the trials, weighted by those of the other models they need
+about as many as without; and own weights bias scores, which the rounds of 0.1 above pay for.
+
     python benchmarks/large.py [--quick] [--runs 12] [--json PATH] [--markdown PATH]
 """
 
@@ -18,10 +25,15 @@ import sys
 
 import numpy as np
 from numpy.typing import NDArray
-from scenarios import recorded
+from scenarios import Scenario, recorded
 from tables import Check, add_data, arguments, conclude, markdown
 from weights import OPENING, Play, Verdicts
 
+from adaptive_eval.core import Controller, Sequential, Trials
+from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.core.policies import question_weights
+from adaptive_eval.study.drive import DrawnRound
+from adaptive_eval.study.tape import Tape
 from scorio.sinf.optimal import optimal_stopping
 
 BEST, HORIZON = 20, 10
@@ -30,6 +42,10 @@ SIZES = (1.0, 0.1)
 LEAST_CALLED = 0.5
 """Trials a question before anything is called or given up in rounds of less than one: sigmas are wild before."""
 GOAL = 0.40
+BY_CONTROLLER = ("rule", "first look after", "until half are called", "at the end", "called", "bias")
+WORTH_WEIGHING = (
+    "set", "models", "variance between over within questions", "trials, own weights", "trials, weights of the others",
+)  # fmt: skip
 HEADER = (
     "trials a question of a round", "first look that counts", "until half are called", "at the end", "called",
     "pairs misordered", "bias", "sd of errors",
@@ -56,8 +72,15 @@ def main() -> None:
               f"<= {GOAL}", half[size] <= GOAL * half[1.0])
         for size in half if size < 1.0
     ]  # fmt: skip
-    conclude(options, "Large benchmarks", __doc__.split("\n\n")[1], f"{options.runs} seeded runs a row",
-             markdown(HEADER, rows), checks)  # fmt: skip
+    controlled = [
+        by_controller(scenario, 4 if options.quick else options.runs, optimal=optimal, least=least)
+        for optimal in (False, True) for least in (4, 1)
+    ]  # fmt: skip
+    sets = (("livecodebench", BEST, HORIZON), ("livecodebench", 12, HORIZON), ("aime2024", 12, 80))
+    weights = [worth_weighing(recorded(options.data, name, best=best, cap=cap)) for name, best, cap in sets]
+    tables = (markdown(HEADER, rows), markdown(BY_CONTROLLER, controlled), markdown(WORTH_WEIGHING, weights))
+    conclude(options, "Large benchmarks", "\n\n".join(__doc__.split("\n\n")[1:3]), f"{options.runs} seeded runs a row",
+             "\n\n".join(tables), checks)  # fmt: skip
 
 
 def measured(p: FloatArray, runs: int, size: float) -> tuple[tuple[object, ...], float]:
@@ -84,6 +107,50 @@ def measured(p: FloatArray, runs: int, size: float) -> tuple[tuple[object, ...],
         f"{((verdicts.call == 1) & (sign < 1.0)).sum() / runs:.2f} of {models * (models - 1) // 2}",
         f"{100.0 * np.abs(errors.mean(axis=0)).max():.2f}", float((errors / np.sqrt(variance)).std()),
     ), half  # fmt: skip
+
+
+def by_controller(scenario: Scenario, runs: int, *, optimal: bool, least: int) -> tuple[object, ...]:
+    """A row of whole runs of the controller, trials drawn with the recorded shares."""
+    p, w = scenario.world.p @ scenario.world.w, scenario.world.w
+    pairs, trials = decidable(p), Trials(least, HORIZON)
+    start = least / HORIZON
+    rule = Optimal(0.95, start, WORTH, 0.0, 2.0 / HORIZON, 0.5 / HORIZON) if optimal else Sequential(start=start)
+    half, ends, called, errors = [], [], [], []
+    for seed in range(runs):
+        controller = Controller(scenario.plan(trials=trials, rule=rule), keep_looks=False)
+        tape, reached = Tape.of_chances(scenario.world.p, w, np.random.default_rng(seed)), np.inf
+        right = 0.0
+        while controller.finished is None:
+            for asked in controller.ask_rounds():
+                controller.tell_round(asked, DrawnRound.of(asked, tape, len(w)).counts)
+            assert controller.standing is not None
+            evidence, call = controller.standing.evidence, controller.standing.memory.call
+            at = evidence.positions(pairs)
+            right = float((np.where(evidence.first[at] == pairs[:, 0], 1, -1) * call[at] == 1).mean())
+            reached = min(reached, float(controller.trials.sum())) if right >= 0.5 else reached
+        assert controller.standing is not None
+        half.append(reached)
+        ends.append(controller.trials.sum())
+        called.append(right)
+        errors.append(controller.standing.estimates.score - p.mean(axis=1))
+    return (
+        "optimal" if optimal else "sequential", f"{least} of each", f"{np.median(half):.0f}", f"{np.mean(ends):.0f}",
+        f"{np.mean(called):.2f} of {len(pairs)}", f"{100.0 * np.abs(np.mean(errors, axis=0)).max():.2f}",
+    )  # fmt: skip
+
+
+def worth_weighing(scenario: Scenario) -> tuple[object, ...]:
+    """How far neighbours' differences vary between questions, and what the best weights would save."""
+    p = scenario.world.p @ scenario.world.w
+    v = p * (1.0 - p)
+    order = np.argsort(-p.mean(axis=1), kind="stable")
+    above, below = p[order[:-1]], p[order[1:]]
+    between = (above - below).var(axis=1).mean()
+    within = (v[order[:-1]] + v[order[1:]]).mean()
+    own = float((np.sqrt(v).mean(axis=1) ** 2 / v.mean(axis=1)).mean())
+    weights = question_weights(v, 0.25, 0.25)
+    others = float(((v / weights).mean(axis=1) / v.mean(axis=1)).mean())
+    return scenario.name, len(p), f"{between / within:.2f}", f"{own:.2f}", f"{others:.2f}"
 
 
 def decidable(p: FloatArray) -> NDArray[np.intp]:
