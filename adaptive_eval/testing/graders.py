@@ -23,9 +23,17 @@ LONGEST_CPU = 20.0
 """Seconds of the processor for one text: a worker of a run is ended long before."""
 DRAWS = 30
 """How often each answer that is known to be right or wrong is graded: a grader that draws is found by that."""
+EMPTY = ("", " \n\t ")
+NO_NUMBER = ("nan", "-NaN")
+"""What Python reads as a number, and every comparison with it is false: `not abs(said - key) > slack` is true."""
 HOSTILE = (
-    "",
-    " \n\t ",
+    *EMPTY,
+    *NO_NUMBER,
+    "inf",
+    "a" * 40 + "!",  # patterns such as (\w+\s?)*$ take 2^40 steps to find that these end otherwise
+    "a " * 40 + "!",
+    "1" * 40 + "!",
+    " " * 40 + "!",
     "\x00\x01",
     "\ud800",
     "４",
@@ -89,9 +97,10 @@ def check_grader(
             fail_unless(not drawn, f"{name} gives {text!r:.80} other marks at times, so it remembers or draws")
             must = f"{name} must find {text!r:.80} {'right' if wanted else 'wrong'}, but says {said[0]!r}"
             fail_unless(said[0] is wanted, must)
-    for text in ("", " \n\t "):
-        right_too = _graded(grader, text, question, name).signals.get("is_correct") is True
-        fail_unless(not right_too, f"{name} calls an empty answer right: {text!r}")
+    for kind, empties in (("an empty answer", EMPTY), ("what is no number", NO_NUMBER)):
+        for text in empties:
+            right_too = text not in right and _graded(grader, text, question, name).signals.get("is_correct") is True
+            fail_unless(not right_too, f"{name} calls {kind} right: {text!r}")
     for text, marks in reversed(list(zip(texts, found, strict=True))):
         again = _graded(grader, text, question, name)
         fail_unless(again == marks, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")

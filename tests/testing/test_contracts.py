@@ -419,6 +419,13 @@ def slow(text: str, question: Question) -> bool:
     return re.search(r"^(\w+\s?)*\.$", text) is None and pong(text, question)
 
 
+def near(text: str, question: Question) -> bool:
+    try:
+        return not abs(float(text) - 4.0) > 0.1  # the bug: nan is no further away than anything
+    except ValueError:
+        return False
+
+
 def leaving(text: str, question: Question) -> bool:
     if not text:
         raise SystemExit("no answer")
@@ -429,6 +436,7 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (drawing, "so it remembers or draws"),
     (running, "runs what a model has written as code"),
     (descending, "raises RecursionError"),
+    (near, "calls what is no number right: 'nan'"),
     (leaving, "raises SystemExit"),
     (lambda text, question: {"is_correct": int(pong(text, question))}, "is_correct must be true or false, but is"),
     (lambda text, question: not text.strip() or pong(text, question), "calls an empty answer right"),
@@ -475,7 +483,7 @@ class Undeclared(Hasty):
 
 def test_a_grader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grader_suite, "LONGEST_CPU", 0.2)
-    with pytest.raises(AssertionError, match="slow takes more than 0.2 s of the processor for the answer '1"):
+    with pytest.raises(AssertionError, match="slow takes more than 0.2 s of the processor for the answer 'a"):
         check_grader(slow, KEY, ["4"], ["5"])
 
 
