@@ -2,9 +2,12 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
 
 EVERY_SECONDS = 0.2
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -16,6 +19,8 @@ class FamilyCpu:
     def __init__(self) -> None:
         self._seconds: dict[tuple[int, str], float] = {}
         """What each process had used when it was seen last, by its number and its beginning."""
+        self._history: list[tuple[float, dict[tuple[int, str], float]]] = []
+        """The same, at every look of those who watch."""
 
     @property
     def seconds(self) -> float:
@@ -30,7 +35,7 @@ class FamilyCpu:
 
         def look() -> None:
             while not over.wait(EVERY_SECONDS):
-                self._look()
+                self.look()
 
         watcher = threading.Thread(target=look, daemon=True)
         watcher.start()
@@ -39,6 +44,24 @@ class FamilyCpu:
         finally:
             over.set()
             watcher.join()
+
+    def seconds_at(self, moment: float, process: int | None = None) -> float:
+        """What all of them, or one, had used by a moment since 1970, between two looks as if it went on evenly."""
+        moments = [at for at, _ in self._history]
+        used = [
+            sum(seconds for (pid, _), seconds in seen.items() if process in (None, pid)) for _, seen in self._history
+        ]
+        return float(np.interp(moment, moments, used))
+
+    def look(self) -> None:
+        """See what all of them have used now."""
+        self._look()
+        self._history.append((time.time(), dict(self._seconds)))
+
+    def forget(self) -> None:
+        """Begin with the look of now."""
+        self._history.clear()
+        self.look()
 
     def _look(self) -> None:
         found = {fields[0]: fields for path in Path("/proc").glob("[0-9]*/stat") if (fields := _fields(path))}

@@ -1,27 +1,32 @@
 """What sites on a Ray cluster cost: the head's CPU of a trial, by how many answers travel together, and that of all.
 
-    python benchmarks/ray_sites.py [--quick] [--turns N] [--json PATH] [--markdown PATH]
+    python benchmarks/ray_sites.py [--quick] [--turns N] [--trials N] [--json PATH] [--markdown PATH]
 
 It needs `pip install 'adaptive-eval[ray]'`, and starts a cluster of its own with a node for each of three sites. A run
-asks servers that answer at once, first of its own and then at sites. CPU is what many trials take beyond few: of the
-head's process alone, since on a cluster the rest is done on other nodes, and of all processes together, servers, sites
-and raylets included. They share the cores of this machine here, so that trials a second of wall time would say nothing:
-trials a second of CPU, beside those of the run without Ray, say what a core that is used does.
+asks servers that answer at once, first of its own and then at sites. CPU of a trial is what is used from the moment in
+which all servers of the run are up until its last trial but one in a hundred is stored: of the head's process alone,
+since on a cluster the rest is done on other nodes, and of all processes together, servers, sites and raylets included.
+What they use before, to start, is told by itself. All share the cores of this machine here, so that trials a second of
+wall time would say nothing: trials a second of CPU, beside those of the run without Ray, say what a core that is used
+does.
 """
 
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from process_cpu import FamilyCpu
 from tables import Check, arguments, check_table, machine, markdown, publish
-from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration, finished
+from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration
+
+from adaptive_eval.store import RunReader, ServerLaunched, events_of_kind
 
 IN_FLIGHT = 256
 BATCHES = (1, 32, 256)
@@ -29,6 +34,18 @@ MOST_TIMES = 1.0
 """Goal: the head's CPU of a trial at batches of 32, beside a run that asks and grades by itself."""
 LEAST_SHARE = 0.9
 """Goal: trials a second of CPU of all processes, beside the same."""
+
+
+LAST = 0.99
+"""Of the trials of a run come while it is at full work."""
+HEADER = (
+    "served",
+    "the head's CPU, ms a trial",
+    "CPU of all, ms a trial",
+    "trials a second of CPU",
+    "CPU of the start, s",
+    "share of the trials after it",
+)
 
 
 class Setting(NamedTuple):
@@ -62,14 +79,19 @@ def cluster(nodes: int) -> Iterator[str]:
 
 
 class Used(NamedTuple):
-    """CPU: seconds, or milliseconds a trial."""
+    """CPU of one run."""
 
     head: float
     all: float
+    """Milliseconds a trial while all of its servers are up."""
+    start: float
+    """Seconds of all processes until then."""
+    share: float
+    """Of its trials that were answered after that."""
 
 
 def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) -> Used:
-    """CPU seconds of the head, and of all processes meanwhile."""
+    """What a run uses."""
     command = [sys.executable, str(WORKER), "serve", "{port}", "0"]
     # the server knows one answer, to whatever it is sent; it is ready when it gives that
     launch = {"command": command, "health": "/", "sites": max(setting.sites, 1), "resources": {"CPU": 1}}
@@ -84,22 +106,37 @@ def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) ->
         path.write_text(json.dumps(config | more))
         directory = Path(folder) / "run"
         words = [str(COMMAND), "run", str(path), "--run-dir", str(directory), "--display", "none"]
-        before = family.seconds
-        head = finished(words + (["--ray", address] if setting.sites else []), (0, 3)).cpu
-        return Used(head, family.seconds - before)
+        family.forget()
+        process = subprocess.Popen(words + (["--ray", address] if setting.sites else []), stdout=subprocess.DEVNULL)
+        if (code := process.wait()) not in (0, 3):
+            sys.exit(f"{' '.join(words)} ended with exit code {code}")
+        family.look()
+        return measured(directory, setting, trials, family, process.pid)
 
 
-def a_trial(setting: Setting, address: str, few: int, many: int, family: FamilyCpu) -> Used:
-    """Milliseconds of CPU for each trial that many have beyond few."""
-    less, more = (whole_run(setting, address, trials, family) for trials in (few, many))
-    return Used(*((most - least) / (many - few) * 1e3 for least, most in zip(less, more, strict=True)))
+def measured(directory: Path, setting: Setting, trials: int, family: FamilyCpu, head: int) -> Used:
+    """What was used before and after the moment in which its last server came up."""
+    with closing(RunReader.open(directory)) as reader:
+        launched = [event.at for event in events_of_kind(reader.events(), ServerLaunched)]
+        asked = MODELS * max(setting.sites, 1)
+        if len(launched) != asked:
+            sys.exit(f"{setting.words}: {len(launched)} of {asked} servers came up; --trials needs to be larger")
+        begin, before = max(launched), reader.count_until(max(launched))
+        end = next(one for one in reader.spending(1000) if one.trials >= LAST * trials)
+    answered = end.trials - before
+    if answered < trials / 4:
+        sys.exit(f"{setting.words}: {answered} of {trials} trials came when all servers were up; raise --trials")
+    of_head, of_all = (family.seconds_at(end.at, one) - family.seconds_at(begin, one) for one in (head, None))
+    start = family.seconds_at(begin) - family.seconds_at(0.0)
+    return Used(1e3 * of_head / answered, 1e3 * of_all / answered, start, answered / trials)
 
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=3, help="so often each way is measured, forth and back")
+    parser.add_argument("--trials", type=int, default=24_000, help="of each run")
     options = parser.parse_args()
-    turns, few, many = (1, 600, 3600) if options.quick else (options.turns, 600, 3600)
+    turns, trials = (1, 3600) if options.quick else (options.turns, options.trials)
     settings = [Setting(0), *(Setting(1, batch) for batch in BATCHES)]
     settings += [] if options.quick else [Setting(2), Setting(3)]
     found: dict[Setting, list[Used]] = {setting: [] for setting in settings}
@@ -107,7 +144,8 @@ def main() -> None:
     with family.watched(), cluster(3) as address:
         for turn in range(turns):
             for setting in settings[:: 1 if turn % 2 == 0 else -1]:
-                found[setting].append(a_trial(setting, address, few, many, family))
+                found[setting].append(whole_run(setting, address, trials, family))
+                print(setting.words, found[setting][-1], flush=True)
 
     def beside(setting: Setting, part: str) -> float:
         pairs = zip(found[Setting(0)], found[setting], strict=True)
@@ -125,18 +163,25 @@ def main() -> None:
         for part in Used._fields
     }
     rows = [
-        (one.words, f"{middle['head'][one]:.3f}", f"{middle['all'][one]:.3f}", f"{1e3 / middle['all'][one]:,.0f}")
+        (
+            one.words,
+            f"{middle['head'][one]:.3f}",
+            f"{middle['all'][one]:.3f}",
+            f"{1e3 / middle['all'][one]:,.0f}",
+            f"{middle['start'][one]:.1f}",
+            f"{middle['share'][one]:.2f}",
+        )
         for one in settings
     ]
     document = [
         "# Sites on a Ray cluster",
         f"What `benchmarks/ray_sites.py{' --quick' * options.quick}` prints: turns: {turns}, "
-        f"{many - few:,} trials beyond {few:,}, {IN_FLIGHT} in flight, servers that answer at once.",
+        f"{trials:,} trials a run, {IN_FLIGHT} in flight, servers that answer at once.",
         check_table(checks),
-        markdown(("served", "the head's CPU, ms a trial", "CPU of all, ms a trial", "trials a second of CPU"), rows),
+        markdown(HEADER, rows),
         "CPU of all is that of the head, its workers, servers, sites and the processes of Ray. All had the same cores. "
-        "A second and third site are placed when more waits than those that are there take, and what it takes to start "
-        "one that comes after the few trials is in these figures.",
+        "A second and third site are placed when more waits than those that are there take; the start is over when the "
+        "last one serves, and what was answered by then is in neither column of a trial.",
         f"{machine()}.",
     ]
     publish(options, "\n\n".join(document), checks)

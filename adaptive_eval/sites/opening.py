@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.endpoints.never_asked import NeverAsked
@@ -28,11 +29,7 @@ SPLITS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"
 
 def require_sites(config: RunConfig) -> None:
     """Raise `ConfigError` where the run has nothing that sites could serve, or places of this machine."""
-    if config.opponent is not None:
-        raise ConfigError(
-            f"grader.against.model: {config.opponent.name} is asked before all others from this machine, and --ray "
-            "starts servers elsewhere: ask it in a run of its own, and compare with that: {run: ..., model: ...}"
-        )
+    config = with_opponent_among(config)
     if not any(model.launch for model in config.models):
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
     pool = config.pool

@@ -101,8 +101,9 @@ class PostgresServer:
             return [] if cursor.description is None else cursor.fetchall()
 
     def kill(self) -> None:
-        """SIGKILL to it and to all processes that it has."""
+        """SIGKILL to it and to all processes that it has; when this returns none of them holds its memory."""
         assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)  # so that it begins none meanwhile
         children = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True
         ).stdout.split()
@@ -111,6 +112,8 @@ class PostgresServer:
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+        while any(_lives(pid) for pid in children):
+            time.sleep(0.01)
 
     def hang(self, pid: int) -> None:
         """Have one of its processes do nothing more."""
@@ -131,3 +134,11 @@ class PostgresServer:
         if self._user is not None:
             own |= {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
         return own
+
+
+def _lives(pid: str) -> bool:
+    """Whether a process is there that is not only waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -1,0 +1,60 @@
+"""Runs whose models are served at sites, and whose answers a judge grades: it is asked from the head."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Found, Site, small_world, stored
+from near_sites import NearCluster
+from test_sites import events, models, run_at
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store import OpponentAnswered, SiteLost, SitePlaced
+
+DEPTH = 2
+
+
+@pytest.fixture(scope="module")
+def judge_url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge((0.9, 0.2)))) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(site.folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
+
+
+def judged(site: Site, url: str, name: str, **more: object) -> Path:
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **more}
+    trials = {"min": 4, "max": 8, "favour": "balanced"}
+    return site.write(name, models=models(site, {"bob": 2}), grader=grader, trials=trials, concurrency=2)
+
+
+def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
+    plain = site.run(judged(site, judge_url, "plain"), "--run-dir", str(site.directory("plain")))
+    assert plain.exit_code == ExitCode.SPENT, plain.output
+    cluster = NearCluster([1, 0, 2])
+    assert run_at(cluster, judged(site, judge_url, "run"), site) == ExitCode.SPENT
+    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+    assert len(events(site, SiteLost)) >= 2
+    told = [reply for _, one in cluster.placed for news in one.news_told for reply in news.replies]
+    assert told and all(values[-2:] == (None, None) for reply in told for values in reply.answers), "no grade is there"
+
+
+def test_an_opponent_is_asked_first_at_sites_of_its_own(site: Site, judge_url: str) -> None:
+    against = {"model": "bob", "trials": DEPTH}
+    plain = site.run(judged(site, judge_url, "plain", against=against), "--run-dir", str(site.directory("plain")))
+    assert plain.exit_code == ExitCode.SPENT, plain.output
+    cluster = NearCluster([1, 0, 1])
+    assert run_at(cluster, judged(site, judge_url, "run", against=against), site) == ExitCode.SPENT
+    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+    assert Found.of(site.directory() / "opponent") == Found.of(site.directory("plain") / "opponent")
+    (answered,) = events(site, OpponentAnswered)
+    assert (answered.model, answered.trials) == ("bob", DEPTH * 8)
+    assert {one.model for one in events(site, SitePlaced)} == set(MODELS) - {"bob"}, "it is asked no more"
+    assert all(one.signals["verdict"] in ("better", "worse", "tie") for one in stored(site))
