@@ -3,12 +3,12 @@
     python benchmarks/ray_sites.py [--quick] [--turns N] [--trials N] [--json PATH] [--markdown PATH]
 
 It needs `pip install 'adaptive-eval[ray]'`, and starts a cluster of its own with a node for each of three sites. A run
-asks servers that answer at once, first of its own and then at sites. CPU of a trial is what is used from the moment in
-which all servers of the run are up until its last trial but one in a hundred is stored: of the head's process alone,
-since on a cluster the rest is done on other nodes, and of all processes together, servers, sites and raylets included.
-What they use before, to start, is told by itself. All share the cores of this machine here, so that trials a second of
-wall time would say nothing: trials a second of CPU, beside those of the run without Ray, say what a core that is used
-does.
+asks servers that answer at once, each as many requests at a time, first of its own and then at sites. CPU of a trial is
+what is used from the moment in which all servers of the run are up until its last trial but one in a hundred is stored:
+of the head's process alone, since on a cluster the rest is done on other nodes, and of all processes together, servers,
+sites and raylets included. What they use before, to start, is told by itself. All share the cores of this machine here,
+so that trials a second of wall time would say nothing: trials a second of CPU, beside those of the run without Ray, say
+what a core that is used does.
 """
 
 import json
@@ -101,7 +101,7 @@ def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) ->
         for model in config["models"]:
             del model["base_url"]
             model["launch"] = launch
-            model["concurrency"] = IN_FLIGHT // MODELS // max(setting.sites, 1)
+            model["concurrency"] = IN_FLIGHT // MODELS
         more = {"sampling": {"max_tokens": 512}, "stop_on_alarm": "never", "sites": {"batch": setting.batch}}
         path.write_text(json.dumps(config | more))
         directory = Path(folder) / "run"
@@ -176,7 +176,7 @@ def main() -> None:
     document = [
         "# Sites on a Ray cluster",
         f"What `benchmarks/ray_sites.py{' --quick' * options.quick}` prints: turns: {turns}, "
-        f"{trials:,} trials a run, {IN_FLIGHT} in flight, servers that answer at once.",
+        f"{trials:,} trials a run, {IN_FLIGHT // MODELS} in flight at each server, which answers at once.",
         check_table(checks),
         markdown(HEADER, rows),
         "CPU of all is that of the head, its workers, servers, sites and the processes of Ray. All had the same cores. "

@@ -13,6 +13,13 @@ MADE = 10_000
 """Objects, after which it is looked for cycles among them."""
 
 
+def collect_less() -> None:
+    """The same for as long as this process lives."""
+    gc.collect(1)  # what is young; to look through all would take as long as one of those pauses
+    gc.freeze()
+    gc.set_threshold(MADE, *gc.get_threshold()[1:])
+
+
 @contextmanager
 def short_collections() -> Iterator[None]:
     """Keep what is loaded by now out of the garbage collector's sight, and have it look less often.
@@ -27,9 +34,7 @@ def short_collections() -> Iterator[None]:
     if before[0] >= MADE or gc.get_freeze_count():  # to count them takes 20 ms where they are a million
         yield
         return
-    gc.collect(1)  # what is young; to look through all would take as long as one of those pauses
-    gc.freeze()
-    gc.set_threshold(MADE, *before[1:])
+    collect_less()
     try:
         yield
     finally:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from adaptive_eval import __version__
 from adaptive_eval.errors import ConfigError, LaunchFailed, first_line
 from adaptive_eval.imports import load_extra
+from adaptive_eval.running.no_pauses import collect_less
 from adaptive_eval.sites.host import Awaited, SiteOrigin
 from adaptive_eval.sites.messages import (
     SiteBegun,
@@ -51,7 +52,13 @@ Told = TypeVar("Told")
 
 
 class RayWorker(SiteWorker):
-    """A site that knows its node of the cluster."""
+    """A site that knows its node of the cluster, and has a process of its own."""
+
+    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+        """Serve the model; what Ray and the program have loaded is looked through for cycles no more."""
+        begun = await super().begin(setup, confided, material)
+        collect_less()
+        return begun
 
     async def facts(self) -> SiteFacts:
         """Where it is, and what it runs."""
