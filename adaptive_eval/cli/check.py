@@ -22,7 +22,7 @@ from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
-from adaptive_eval.running.health import check_endpoints, check_without_starting
+from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.opponent import opponent_begun
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
@@ -47,7 +47,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     prepared = load_starting_point(prepared, directory).prepared
     keys = asyncio.run(check_keys(prepared))
     found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), elsewhere))
-    healthy = show_health(found)
+    healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared.rubric)
     place = "begins" if there is None else f"resumes, {count(there)} trials are there"
     labels = labels_given(prepared.config, prepared.rubric)
@@ -169,8 +169,9 @@ def _at_most(plan: Plan) -> Iterator[str]:
 
 
 def check(config: Config, overrides: Overrides = None) -> None:
-    """Ask every server for its models and for one tiny answer. Exit code 5: one of them cannot be used."""
+    """Ask every server, and that of a judge or a verifier, for its models and for one tiny answer. Exit code 5: one of
+    them cannot be used."""
     with reported():
         settings = load_config(config, overrides or ())
-        healthy = show_health(asyncio.run(check_endpoints(settings)))
+        healthy = show_health(asyncio.run(check_endpoints(settings)) | asyncio.run(check_graders(settings)))
     raise typer.Exit(ExitCode.REACHED if healthy else ExitCode.ENDPOINTS)

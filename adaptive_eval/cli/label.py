@@ -128,6 +128,11 @@ def _pressed(field: BallotField, answer: AnswerToLabel) -> str | None:
             pressed = typer.getchar().lower()
         except (EOFError, KeyboardInterrupt):
             return None
+        except OSError as error:
+            raise ConfigError(
+                f"label needs a terminal to read keys from, and there is none here ({error.strerror}); label in a "
+                "browser with --page, or give labels with --from FILE"
+            ) from error
         if pressed in keys:
             return keys[pressed]
         if pressed == "s":

@@ -10,7 +10,7 @@ from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.batches import BatchHabits, parse_habits
 from adaptive_eval.simulate.faults import Faults, parse_faults
-from adaptive_eval.simulate.judging import VERIFIER
+from adaptive_eval.simulate.judging import HABITS, JUDGE, VERIFIER, SimulatedVerifier, parse_judge
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import WORLDS, World
 from scorio.categorical import SCHEMATA
@@ -32,6 +32,10 @@ def simulate(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help=f"May be repeated. Names: {', '.join(BatchHabits.__slots__)}."),
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SHARE", help=f"May be repeated. Names: {', '.join(HABITS)}."),
+    ] = None,
 ) -> None:
     """Serve simulated models, whose true scores are known, on this machine until Ctrl-C.
 
@@ -40,13 +44,23 @@ def simulate(
     requests (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or seconds since the start
     (--fault down=20:10: away from second 20 to 30). Batches take --batch seconds=60, and shares of them or of their
     requests go wrong (--batch expired=0.2 --batch errored=0.05).
+
+    A judge and a verifier are served too, under these names. They follow their rules and know what is right; --judge
+    right=0.9 --judge wrong=0.05 says how many right answers, and how many wrong ones, the judge calls right.
     """
     with reported():
         if world not in WORLDS:
             raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, but got {world!r}")
-        built, habits = WORLDS[world](), parse_habits(batch or ())
+        built = WORLDS[world]()
         server = SimulatedServer(
-            built, port=port, seed=seed, faults=parse_faults(fault or ()), max_num_seqs=max_num_seqs, batches=habits
+            built,
+            port=port,
+            seed=seed,
+            faults=parse_faults(fault or ()),
+            max_num_seqs=max_num_seqs,
+            judge=parse_judge(judge or ()),
+            batches=parse_habits(batch or ()),
+            verifier=SimulatedVerifier() if built.population is None else None,
         )
         try:
             asyncio.run(_serve(server, built))
@@ -61,6 +75,7 @@ async def _serve(server: SimulatedServer, world: World) -> None:
         typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
+        typer.echo(f"{JUDGE} and {VERIFIER} are served too")
         for line in _true_scores(world):
             typer.echo(line)
         await asyncio.Event().wait()
@@ -70,6 +85,6 @@ def _true_scores(world: World) -> Iterator[str]:
     """Under each schema, where the world has what they look at."""
     if world.population is None:
         return
-    yield f"{VERIFIER} is served too; true scores under the schemata, with the percentiles of all answers:"
+    yield "true scores under the schemata, with the percentiles of all answers:"
     for schema in SCHEMATA.values():
         yield f"  {schema.name}  {'  '.join(f'{score:.4f}' for score in world.population.scores(schema))}"

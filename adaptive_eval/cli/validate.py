@@ -28,7 +28,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     typer.echo(_summary(config, prepared))
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")
-    if keys.unknown is not None:
+    if keys.tried and keys.unknown is not None:
         typer.echo(f"warning: {keys.words}")
     for warning in chain(why_uncoupled(prepared.config), _missing(prepared.config)):
         typer.echo(f"warning: {warning}")

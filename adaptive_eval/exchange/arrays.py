@@ -83,6 +83,8 @@ def read_tensor(file: LogFile) -> Iterator[Record]:
                     question=recording.questions[question],
                     trial=trial,
                     category=category,
+                    label=None if recording.categories is None else recording.categories[category],
+                    value=None if recording.weights is None else float(recording.weights[category]),
                 )
 
 

@@ -1,6 +1,7 @@
 """Gathered trials as records of the store: with the grade of the log, or that of a grader."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,15 +30,24 @@ class GradingAnew(NamedTuple):
 
 
 async def graded_trials(
-    batch: Sequence[PlacedRecord], questions: Mapping[str, Question], rubric: Rubric, anew: GradingAnew | None
+    batch: Sequence[PlacedRecord],
+    questions: Mapping[str, Question],
+    rubric: Rubric,
+    anew: GradingAnew | None,
+    *,
+    declared: bool,
 ) -> list[TrialRecord]:
-    """The trials with their grades, in their order."""
+    """The trials with their grades, in their order; `declared`: the user has given the rubric."""
     if anew is None:
-        return [_taken(one, rubric) for one in batch]
-    return await asyncio.gather(*(_graded(one, questions[one.question], rubric, anew) for one in batch))
+        return [_taken(one, rubric, declared=declared) for one in batch]
+    return await asyncio.gather(
+        *(_graded(one, questions[one.question], rubric, anew, declared=declared) for one in batch)
+    )
 
 
-async def _graded(one: PlacedRecord, question: Question, rubric: Rubric, anew: GradingAnew) -> TrialRecord:
+async def _graded(
+    one: PlacedRecord, question: Question, rubric: Rubric, anew: GradingAnew, *, declared: bool
+) -> TrialRecord:
     record = one.record
     if anew.everything and not record.has_text:
         mend = "leave --grader out, and the log's own grade is taken"
@@ -47,7 +57,7 @@ async def _graded(one: PlacedRecord, question: Question, rubric: Rubric, anew: G
             )
         raise LogError(f"{one.place}: has no text to grade; {mend}")
     if not anew.wants(record) or record.answer is None:
-        return _taken(one, rubric)
+        return _taken(one, rubric, declared=declared)
     if not anew.everything and (verdict := _verdict(record, rubric)) is not None:
         return _trial(one, rubric.category(verdict), {**_judged(record), **record.signals}, record.extracted, None)
     grade = await grade_or_error(anew.grading, record.answer, question.for_trial(one.trial))
@@ -57,10 +67,11 @@ async def _graded(one: PlacedRecord, question: Question, rubric: Rubric, anew: G
     return _trial(one, grade.category, grade.signals, grade.extracted, awaits)
 
 
-def _taken(one: PlacedRecord, rubric: Rubric) -> TrialRecord:
+def _taken(one: PlacedRecord, rubric: Rubric, *, declared: bool) -> TrialRecord:
     """The trial with the grade that its log gives."""
     record = one.record
-    category, signals = record.category, record.signals
+    signals = record.signals
+    category = record.category if _is_of_this_rubric(record, rubric, declared=declared) else None
     if category is not None and category >= len(rubric.weights):
         known = ", ".join(f"{number} {name}" for number, name in enumerate(rubric.names))
         mend = "give --weights, or --config with a rubric that has it"
@@ -74,6 +85,23 @@ def _taken(one: PlacedRecord, rubric: Rubric) -> TrialRecord:
             f"{one.place}: the log has no grade of this trial; give --grader math (or exact, choice ...), or --config"
         )
     return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
+
+
+def _is_of_this_rubric(record: Record, rubric: Rubric, *, declared: bool) -> bool:
+    """The number of a category means the same here: it has the same name, or where none is known, the same worth.
+
+    Else the log was graded by another rubric, and what the category is worth counts: 0 may be its best. Where the user
+    has declared a rubric in which no category has this worth, the number counts: its weights are others.
+    """
+    if record.category is None or record.value is None:
+        return True
+    if record.category >= len(rubric.weights):
+        return False
+    if declared and not any(math.isclose(record.value, weight) for weight in rubric.weights):
+        return True
+    if record.label is not None:
+        return record.label == rubric.names[record.category]
+    return math.isclose(record.value, rubric.weights[record.category])
 
 
 def _verdict(record: Record, rubric: Rubric) -> dict[str, SignalValue] | None:

@@ -108,7 +108,8 @@ class _Import:
             raise LogError(f"{named}: no trial is there: {why}")
 
     async def _hand_over(self, batch: list[PlacedRecord], anew: GradingAnew | None, take: Take) -> None:
-        records = await graded_trials(batch, self._questions, self._terms.rubric, anew)
+        declared = self._terms.request.config is not None
+        records = await graded_trials(batch, self._questions, self._terms.rubric, anew, declared=declared)
         take(records)
         for placed, record in zip(batch, records, strict=True):
             if placed.record.has_text and record.category is not None and record.answer.text:

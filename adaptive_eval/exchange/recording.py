@@ -4,8 +4,8 @@
     correct, count  (L, M) integers: right answers, and trials
     models          (L,) names; default: model-01, model-02 ...
     questions       (M,) names; default: q1, q2 ...
-    weights         (K,) numbers: the value of each category; for the reader, a replay takes those of a rubric
-    categories      (K,) names: what each category is called; for the reader
+    weights         (K,) numbers: the value of each category; a replay takes those of a rubric
+    categories      (K,) names: what each category is called
 
 Arrays that hold Python objects are not read: unpickling a file runs what is in it.
 
@@ -48,6 +48,8 @@ class Recording:
     """(L, M, N), -1 for no trial, where the order of trials is known."""
     weights: NDArray[np.float64] | None = None
     """The value of each category, where the recording says it."""
+    categories: tuple[str, ...] | None = None
+    """What they are called, likewise."""
     answers: tuple["RecordedAnswers", ...] | None = None
     """What is known of each model's answers, where more than grades was recorded."""
 
@@ -70,12 +72,17 @@ def read_recording(path: Path, array: str | None = None, *, untried: bool = Fals
             counts = counts_of_outcomes(outcomes)
         else:
             outcomes, counts = None, _counts(file, untried)
-        models, questions, _ = counts.shape
+        weights = _weights(file, counts.shape[-1])
+        if weights is not None:
+            counts = np.pad(counts, ((0, 0), (0, 0), (0, len(weights) - counts.shape[-1])))
+        models, questions, categories = counts.shape
         return Recording(
             models=_names(file, "models", models) or tuple(f"model-{number + 1:02d}" for number in range(models)),
             questions=_names(file, "questions", questions) or tuple(f"q{number + 1}" for number in range(questions)),
             counts=counts,
             outcomes=outcomes,
+            weights=weights,
+            categories=None if weights is None else _names(file, "categories", categories),
         )
 
 
@@ -214,6 +221,19 @@ def _require_trials(file: _File, name: str, tried: NDArray[np.bool_]) -> None:
         )
 
 
+def _weights(file: _File, least: int) -> NDArray[np.float64] | None:
+    """The value of each category, of at least so many."""
+    if not file.has("weights"):
+        return None
+    found = file.array("weights")
+    if found.dtype.kind not in "iuf" or found.ndim != 1 or not least <= len(found) <= MOST_CATEGORIES:
+        got = f"{found.dtype} of shape {found.shape}"
+        raise file.refuse(f"array weights must have a number for each of {least} categories or more, but got {got}")
+    if not np.isfinite(found).all():
+        raise file.refuse("array weights must hold finite numbers")
+    return found.astype(np.float64)
+
+
 def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
     if not file.has(name):
         return None
@@ -259,4 +279,6 @@ def recording_of_run(directory: Path) -> Recording:
     answers = {name: RecordedAnswers(AnswerPairs(), drawn.get(name)) for name in header.models}
     for one in trials:
         answers[one.model].pairs.add(one)
-    return Recording(tuple(header.models), tuple(header.questions), counts, outcomes, weights, tuple(answers.values()))
+    return Recording(
+        tuple(header.models), tuple(header.questions), counts, outcomes, weights, answers=tuple(answers.values())
+    )

@@ -195,8 +195,10 @@ class Record(NamedTuple):
     has_text: bool = False
     """The text of `answer` is what the model wrote; else the log leaves it out."""
     category: int | None = None
+    label: str | None = None
+    """What the log calls the category."""
     value: float | None = None
-    """The score that the log gives, where it gives no category."""
+    """The score that the log gives; beside a category what that is worth by the log's own rubric."""
     signals: Mapping[str, SignalValue] = {}
     extracted: str | None = None
     grader_error: str | None = None

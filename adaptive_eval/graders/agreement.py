@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import GraderOptions
@@ -38,15 +39,21 @@ class Agreement(NamedTuple):
     others: int
     """Answers that got another grade."""
     examples: tuple[str, ...] = ()
+    tried: bool = True
+    """False for a judge or a verifier, which is asked by runs alone: nothing is known of it."""
 
     @property
     def all_agree(self) -> bool:
         """Every answer got the grade that it has."""
-        return self.others == 0
+        return self.tried and self.others == 0
 
     @property
     def words(self) -> str:
         """The same in one line."""
+        if not self.tried:
+            return (
+                f"whether the {self.grader} gives the grades of the logs is not known, since it is asked by runs alone"
+            )
         return f"{self.others} of {self.compared} stored answers get another grade from {self.grader}"
 
 
@@ -74,6 +81,8 @@ async def agreement(
     keys: Collection[str] = (),
 ) -> Agreement:
     """Grade a sample again; an answer on which the grader fails is one with another grade."""
+    if isinstance(grader, AskedGrader):
+        return Agreement(grader.kind, 0, 0, tried=False)
     pool = GradingPool(grader, rubric, folder=folder, keys=keys)
     try:
         found = await asyncio.gather(*(_other(pool, rubric, one) for one in sample))

@@ -22,10 +22,14 @@ class KeysFound(NamedTuple):
     """Keys that are graded right."""
     unknown: str | None
     """Why that could not be known of the others; None where all are right."""
+    tried: bool = True
+    """The grader is one that can be tried on them."""
 
     @property
     def words(self) -> str:
         """The same in one line."""
+        if not self.tried:
+            return f"the answer keys are not tried: {self.unknown}"
         told = f"{self.right} answer keys are graded right"
         return told if self.unknown is None else f"{told}; the grader cannot be tried on the others: {self.unknown}"
 

@@ -45,7 +45,7 @@ async def check_keys(prepared: PreparedRun) -> KeysFound:
     grader = config.grader
     if isinstance(grader, AskedGrader):
         if not isinstance(grader, Verifier) or grader.beside is None:
-            return KeysFound(0, f"it is a {grader.kind}, which is asked about answers alone")
+            return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
         grader = grader.beside
     pool = GradingPool(grader, prepared.rubric, folder=config.folder, keys=config.keys)
     try:

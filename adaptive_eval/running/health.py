@@ -10,8 +10,10 @@ from pathlib import Path
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import launch_words, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.launch.host import Host, holder_of_place
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.running.serving import Serving, opened_endpoints
@@ -33,6 +35,24 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     finally:
         _clear(logs, well)
     return {model.name: found[number] for number, model in enumerate(config.models)}
+
+
+async def check_graders(config: RunConfig) -> dict[str, Health]:
+    """The same of whoever is asked for grades: a judge, everyone of a panel, a verifier."""
+    grader = config.grader
+    if not isinstance(grader, AskedGrader):
+        return {}
+    keys, seats = read_environment(config.folder), grader.seats
+    endpoints = [
+        open_endpoint(seat.server, seat.sampling, seat.concurrency, keys=keys, folder=config.folder) for seat in seats
+    ]
+    try:
+        found = await asyncio.gather(*(endpoint.check() for endpoint in endpoints))
+    finally:
+        for endpoint in endpoints:
+            await endpoint.close()
+    numbers = [""] if len(seats) == 1 else [f" {place}" for place in range(1, len(seats) + 1)]
+    return {f"the {grader.kind}{number}": health for number, health in zip(numbers, found, strict=True)}
 
 
 async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Health] | None = None) -> dict[str, Health]:

@@ -39,7 +39,7 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
     found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
     if not found.all_agree or not sample:
         told = found.words if sample else "no stored answer has a text that could be graded again"
-        head = f"the grades in {directory} are those of its logs, and new answers would be graded otherwise: {told}"
+        head = f"the grades in {directory} are those of its logs, and new answers may be graded otherwise: {told}"
         examples = [f"  {one}" for one in found.examples]
         mend = (
             "Choose a grader that gives these grades, or have all stored answers graded by this one: "

@@ -61,7 +61,7 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
 def _next(ended: Ended, command: str) -> Iterator[str]:
     """What may come next; nothing where everything is decided."""
     if ended.ungraded:
-        yield f"to mend   raise grader.timeout, then: {command}"
+        yield f"to mend   raise grader.timeout, or see to the server of the judge or verifier, then: {command}"
         regrade = f"adaptive-eval regrade {shlex.quote(str(ended.directory))} --config CONFIG"
         yield "          which grades the stored answers again; where the grader itself was mended, or to do no more:"
         yield f"          {regrade}"

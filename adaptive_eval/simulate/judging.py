@@ -7,11 +7,12 @@ its matrix for that, by the seed of the request.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
 
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.answering import hashed_integers, serial_in, unit_float
 from adaptive_eval.simulate.populations import AnswerPopulation
 
@@ -125,6 +126,28 @@ def _number_in(answer: str) -> str | None:
 
 def _is_right(marked: Mapping[str, str]) -> bool:
     return _number_in(marked["answer"]) == marked.get("reference", "").strip()
+
+
+HABITS = ("right", "wrong", "position_bias", "susceptibility", "mute")
+"""What may be said of a judge in `name=share`: the first two are the chances that it gives its first verdict to an
+answer that is right, and to one that is wrong."""
+
+
+def parse_judge(settings: Iterable[str]) -> SimulatedJudge:
+    """A judge from such texts; one that is never wrong where nothing is said."""
+    values = {"right": 1.0}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in HABITS:
+            raise ConfigError(f"judge {name!r} is not known; known are {', '.join(HABITS)}")
+        try:
+            values[name] = float(text)
+        except ValueError:
+            raise ConfigError(f"judge {name} needs a number, but got {text!r}") from None
+        if not 0.0 <= values[name] <= 1.0:
+            raise ConfigError(f"judge {name} must be from 0 to 1, but got {text}")
+    right, wrong, biased, moved, mute = (values.get(name, 0.0) for name in HABITS)
+    return SimulatedJudge((right, wrong), biased, moved, mute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from inspect_ai.log import read_eval_log_sample
+from live_runs import EndedRuns, Site
 from logs import imported, lines, outcomes
+from typer.testing import CliRunner
 
+from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.recording import read_recording
 from adaptive_eval.exchange.samples import NO_ANSWER
+from adaptive_eval.record.results import read_results
 from adaptive_eval.store import RunReader, TrialRecord
 
 ROWS = [
@@ -264,3 +268,37 @@ def test_weights_must_differ(tmp_path: Path, weights: str) -> None:
     refused = imported(lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights)
     assert refused.exit_code == 2
     assert "--weights must be" in refused.stderr
+
+
+OWN = {"categories": [{"name": "good", "weight": 1, "when": {"is_correct": True}}, {"name": "rest", "weight": 0}]}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "npz"])
+def test_where_the_best_category_is_the_first_the_scores_stay(site: Site, ended_runs: EndedRuns, form: str) -> None:
+    """By a rubric of one's own 0 may be the best: the number alone would turn the ranking around."""
+    run = ended_runs.copy(site, rubric=OWN, trials={"min": 4, "max": 4})
+    told = CliRunner().invoke(app, ["export", str(run), "--format", form, "--output", str(site.folder / f"out.{form}")])
+    assert told.exit_code == 0, told.output
+    again = site.directory("again")
+    found = CliRunner().invoke(app, ["import", str(site.folder / f"out.{form}"), "--to", str(again), "--finished"])
+    assert found.exit_code == 0, found.output
+    scores = [
+        {row.name: row.score for row in results.models} for path in (run, again) if (results := read_results(path))
+    ]
+    assert scores[0] == scores[1] and len(set(scores[0].values())) > 1
+
+
+def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others(site: Site) -> None:
+    row = {"model": "ada", "question": "q0", "trial": 0, "category": 1, "label": "fair", "value": 0.5}
+    (site.folder / "log.jsonl").write_text(json.dumps(row))
+    told = CliRunner().invoke(app, ["import", str(site.folder / "log.jsonl"), "--to", str(site.directory("plain"))])
+    assert told.exit_code != 0 and "name all scores with --weights" in " ".join(told.output.split())
+    rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
+    config = site.write(
+        rubric=rubric,
+        models=[{"name": "ada", "base_url": site.base_url}],
+        objective={"kind": "precision", "half_width": 0.1},
+    )
+    words = ["import", str(site.folder / "log.jsonl"), "--config", str(config), "--to", str(site.directory())]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert outcomes(site.directory()) == {("ada", "q0", 0): 1}

@@ -121,6 +121,17 @@ def test_while_somebody_thinks_a_run_can_empty_its_log(
     assert emptied == [True] * 3 and len(read_labels(directory)) == 3
 
 
+def test_without_a_terminal_it_says_how_else_to_label(
+    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_terminal() -> str:
+        raise OSError(6, "No such device or address")
+
+    monkeypatch.setattr("typer.getchar", no_terminal)
+    told = CliRunner().invoke(app, ["label", str(ended_runs.copy(site, trials=TRIALS)), "-n", "1"])
+    assert told.exit_code == ExitCode.CONFIGURATION and "with --page, or give labels with --from" in told.output
+
+
 @pytest.mark.slow
 def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site, unhurried_url: str) -> None:
     models = [{"name": name, "base_url": unhurried_url} for name in MODELS]

@@ -3,11 +3,13 @@
 import re
 
 import pytest
-from live_runs import MODELS, Site
+from live_runs import MODELS, Site, small_world
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.database import DATABASE_FILE
 
 
@@ -102,3 +104,17 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
             assert kind in one.stderr and problem in one.stderr
             assert "ok  " not in one.stdout
     assert not site.directory().exists()
+
+
+@pytest.mark.parametrize("command", [["check"], ["run", "--dry-run"]], ids=["check", "dry run"])
+def test_the_servers_of_judges_are_asked_too(site: Site, command: list[str]) -> None:
+    away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "patience": 0}
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
+        there = {"base_url": url, "model": "judge"}
+        models = [{"name": name, "base_url": url} for name in MODELS]
+        for panel, code in (([{"server": there}], ExitCode.REACHED), ([{"server": away}], ExitCode.ENDPOINTS)):
+            grader = {"kind": "judge", "server": there, "panel": panel, "concurrency": verdicts}
+            told = CliRunner().invoke(app, [*command, str(site.write(models=models, grader=grader))])
+            assert told.exit_code == code, told.output
+            assert "ok    the judge 1" in told.output
+            assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in told.output) == (code is ExitCode.ENDPOINTS)

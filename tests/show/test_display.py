@@ -237,7 +237,9 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
     assert "line of a log" not in ended.why
     last = last_screen(ended, "go on")
-    assert (("raise grader.timeout, then: go on" in last) and (f"regrade {tmp_path} --config" in last)) == mend
+    assert (
+        ("the server of the judge or verifier, then: go on" in last) and (f"regrade {tmp_path} --config" in last)
+    ) == mend
     assert ("grader" in last.partition("\n\n")[2]) == mend
     assert "raise trials.max" not in last
 

@@ -12,6 +12,7 @@ from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.simulate.judging import SimulatedJudge, parse_judge
 
 
 def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
@@ -24,6 +25,8 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
             body = {"model": "coin-01", "messages": [{"role": "user", "content": "[q1] Which?"}], "n": 2, "seed": 1}
             response = httpx2.post(found.group() + "/chat/completions", json=body)
             assert len(response.json()["choices"]) == 1
+            listed = httpx2.get(found.group() + "/models").json()["data"]
+            assert {"judge", "verifier"} <= {one["id"] for one in listed}
             process.send_signal(signal.SIGINT)
             said = process.stdout.read()
             process.wait(timeout=HANGS)
@@ -36,7 +39,13 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [(["atlantis"], "WORLD must be one of coins"), (["coins", "--fault", "rest=0.1"], "'rest' is not known")],
+    [
+        (["atlantis"], "WORLD must be one of coins"),
+        (["coins", "--fault", "rest=0.1"], "'rest' is not known"),
+        (["coins", "--judge", "kind=1"], "'kind' is not known; known are right, wrong"),
+        (["coins", "--judge", "right=often"], "judge right needs a number, but got 'often'"),
+        (["coins", "--judge", "mute=2"], "judge mute must be from 0 to 1"),
+    ],
 )
 def test_mistakes_are_told_with_their_mend(arguments: list[str], why: str) -> None:
     result = CliRunner().invoke(app, ["simulate", *arguments])
@@ -51,3 +60,9 @@ def test_a_port_that_is_taken_is_told() -> None:
         result = CliRunner().invoke(app, ["simulate", "--port", str(other.getsockname()[1])])
     assert result.exit_code == 2
     assert "give another --port" in result.stderr
+
+
+def test_what_is_said_of_a_judge_is_what_it_does() -> None:
+    assert parse_judge([]) == SimulatedJudge()
+    said = parse_judge(["right=0.9", "wrong=0.05", "position_bias=0.2", "susceptibility=0.5", "mute=0.01"])
+    assert said == SimulatedJudge((0.9, 0.05), position_bias=0.2, susceptibility=0.5, mute=0.01)

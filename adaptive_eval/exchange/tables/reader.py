@@ -179,6 +179,7 @@ class _Row:
             answer=self._answer(),
             has_text=self._row.get("text") is not None,
             category=category,
+            label=None if category is None else self._text("label"),
             value=value,
             signals=self._signals(),
             extracted=self._text("extracted"),
@@ -195,7 +196,7 @@ class _Row:
         """The worth or the category of the trial, or why it has none."""
         category = self._number("category", int, None)
         if category is not None:
-            return None, category, None
+            return self._number("value", float, None), category, None
         for name in ("score", "correct"):
             if (given := self._row.get(name)) is not None:
                 if (value := value_of_score(given)) is None:
