@@ -79,9 +79,9 @@ def norm(x: Tensor, weight: Tensor) -> Tensor:
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + NORM_EPSILON) * weight
 
 
-def rotations() -> tuple[Tensor, Tensor]:
+def rotations(length: int) -> tuple[Tensor, Tensor]:
     """Cosines and sines for every position and half a head."""
-    angles = torch.arange(LENGTH)[:, None] * ROPE_BASE ** (-torch.arange(HEAD // 2) / (HEAD // 2))
+    angles = torch.arange(length)[:, None] * ROPE_BASE ** (-torch.arange(HEAD // 2) / (HEAD // 2))
     return angles.cos(), angles.sin()
 
 
@@ -92,8 +92,8 @@ def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def read(parameters: Mapping[str, Tensor], linear: Linear, tokens: Tensor) -> Tensor:
-    """What the model makes of a batch of texts, padded to LENGTH: times the embedding, these are its logits."""
-    turn = rotations()
+    """What the model makes of a batch of texts of one length: times the embedding, these are its logits."""
+    turn = rotations(tokens.shape[1])
     x = nn.embedding(tokens, parameters["model.embed_tokens.weight"])
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}"
