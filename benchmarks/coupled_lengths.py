@@ -1,16 +1,6 @@
 """What the same seeds are worth on a real vLLM server, for answers of growing length.
 
-    python benchmarks/coupled_lengths.py --models FOLDER [--trials 30] [--quick] [--json PATH] [--markdown PATH]
-
-vLLM keeps a random generator for each request that has a seed, and takes one draw of noise from it for each token: the
-noise of a token depends on the seed and on its position. So two models share it for as long as their answers have the
-same length so far. `counting_model.py` trains the model, whose answers have as many steps as the question asks for. In
-plain answers every step has six tokens; in wordy ones each comma is followed by no, one or two dots by chance, so that
-one other draw moves everything that comes after it to other noise.
-
-Each model is a server of its own, started by a run that asks all of them the same number of trials with the same seeds
-(`seeds: consecutive`). Variances are those that a report states (`adaptive_eval.record.pairing`), by questions of one
-kind; for own seeds each trial of one model is set beside the next trial of the other.
+python benchmarks/coupled_lengths.py --models FOLDER [--trials 30] [--quick] [--json PATH] [--markdown PATH]
 """
 
 import json
@@ -19,12 +9,12 @@ import shutil
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tables import arguments, conclude, markdown
+from tables import Check, arguments, conclude, markdown
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent / "tests" / "engines")]
@@ -33,7 +23,7 @@ from engine_runs import Finished, Workplace, read  # noqa: E402
 from engine_servers import VLLM_ENVIRONMENT, VLLM_PYTHON, require  # noqa: E402
 from llama import read_safetensors, write_safetensors  # noqa: E402
 
-from adaptive_eval.record.pairing import ModelValues, pairing  # noqa: E402
+from adaptive_eval.record.pairing import ModelValues, Pairing, pairing  # noqa: E402
 
 ORIGINAL, EARLIER = "counting", "counting-before"
 BITS = (8, 6, 4)
@@ -47,6 +37,20 @@ COMMAND += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", str(SIDE_
 # with less memory requests are preempted, and vLLM cannot take a draw back on a CPU
 COMMAND += ["--kv-cache-memory-bytes", "256M", "--max-num-batched-tokens", "8192"]
 HEADER = ("answers", "steps", "tokens", "models", "scores", "same answers", "same seeds", "own seeds")
+
+EXPLAINED = """\
+vLLM keeps a random generator for each request that has a seed, and takes one draw of noise from it for each token: the
+noise of a token depends on the seed and on its position alone. Two models that have said something else may still draw
+alike afterwards, unless one of them has said more: then each of its words meets other noise. `counting_model.py` trains
+the model, whose answers have as many steps as the question asks for. In plain answers every step has six tokens; in
+wordy ones each comma is followed by no, one or two dots by chance.
+
+Each model is a server of its own, started by a run that asks all of them the same number of trials with the same seeds
+(`seeds: consecutive`). Variances are those that a report states (`adaptive_eval.record.pairing`), by questions of one
+kind; for own seeds each trial of one model is set beside the next trial of the other.
+
+"Same answers" is the share of trials whose text is the same to the last letter; a variance is that of the difference of
+the two models, over that of independent ones: the trials that it takes, over those without shared seeds."""
 
 Group = tuple[str, int]
 """Which kind of answer, and how many steps it has."""
@@ -138,15 +142,37 @@ def values(found: Answers, later: int = 0) -> ModelValues:
     return kept
 
 
+def told(found: Pairing | None) -> str:
+    """A variance with its standard error; nothing where no answer was wrong."""
+    return "" if found is None else f"{found.variance:.2f} +- {found.sigma:.2f}"
+
+
+def longest(copy: str, of: Mapping[Group, Mapping[str, Answers]], steps: int) -> Iterator[Check]:
+    """What is left for a copy where answers are longest."""
+    for kind in KINDS:
+        answers = of[kind, steps]
+        same = pairing(ORIGINAL, copy, values(answers[ORIGINAL]), values(answers[copy]))
+        value = "" if same is None else round(same.variance, 2)
+        yield Check(f"{copy}, {kind} answers of {steps} steps: variance over independent models", value, "", None)
+
+
 def row(group: Group, copy: str, mine: Answers, other: Answers) -> tuple[object, ...]:
     """A copy beside the original, on the questions of one group."""
     same = pairing(ORIGINAL, copy, values(mine), values(other))
     own = pairing(ORIGINAL, copy, values(mine), values(other, later=1))
     alike = np.mean([mine[key].text == other[key].text for key in mine])
     scores = [np.mean([one.right for one in found.values()]) for found in (mine, other)]
-    told = ["" if one is None else f"{one.variance:.2f} +- {one.sigma:.2f}" for one in (same, own)]
     tokens = round(float(np.mean([one.tokens for one in mine.values()])))
-    return (group[0], group[1], tokens, copy, f"{scores[0]:.2f}, {scores[1]:.2f}", f"{alike:.2f}", *told)
+    return (
+        group[0],
+        group[1],
+        tokens,
+        copy,
+        f"{scores[0]:.2f}, {scores[1]:.2f}",
+        f"{alike:.2f}",
+        told(same),
+        told(own),
+    )
 
 
 def main() -> None:
@@ -167,7 +193,8 @@ def main() -> None:
     copies = [name for name in models if name != ORIGINAL]
     rows = [row(group, copy, of[ORIGINAL], of[copy]) for group, of in sorted(found.items()) for copy in copies]
     measured = f"{options.trials} trials a question"
-    conclude(options, "Shared seeds and the length of answers", __doc__, measured, markdown(HEADER, rows), [])
+    checks = [check for copy in copies for check in longest(copy, found, max(lengths))]
+    conclude(options, "Shared seeds and the length of answers", EXPLAINED, measured, markdown(HEADER, rows), checks)
 
 
 if __name__ == "__main__":
