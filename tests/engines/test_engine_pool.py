@@ -25,7 +25,7 @@ def test_the_ranking_is_that_of_the_true_scores(undisturbed: Finished) -> None:
 def test_settled_models_give_up_their_places_while_others_go_on(undisturbed: Finished) -> None:
     assert released_before_the_end(undisturbed)
     turns = undisturbed.results["turns"]
-    assert len(turns) == len(PLACES) and all(row["models"] == len(SIX) for row in turns)
+    assert len(turns) == len(PLACES) and sum(row["models"] for row in turns) >= len(SIX)
     assert sum(row["swaps"] for row in turns) >= len(SIX)
     held = [row["server_seconds"] for row in undisturbed.results["models"]]
     assert all(seconds > 0.0 for seconds in held)
