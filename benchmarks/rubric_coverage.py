@@ -163,7 +163,7 @@ def run_live(
         "grader": {
             "kind": "verifier",
             "server": {"base_url": url, "model": "verifier"},
-            "beside": {"kind": beside},
+            "beside": {"kind": beside, "workers": 1},
             "concurrency": {"concurrency": 64},
         },
         "rubric": {"name": schema.name, **fit},
