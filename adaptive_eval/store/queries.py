@@ -150,7 +150,7 @@ CELLS = selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, ques
 LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
 SPENDING = (
     "SELECT max(at) AS at, count(*) AS trials, sum(tokens) AS tokens, sum(usd) AS usd, sum(gpu_seconds) AS gpu_seconds "
-    "FROM trials WHERE id > ? GROUP BY (id - 1 - ?) * ? / ((SELECT max(id) FROM trials) - ?) ORDER BY max(id)"
+    "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"
 )
 # one by one: to bring millions into groups takes longer than to count them where they come
 GRADED = "SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL"
@@ -177,7 +177,7 @@ def summed_by_replica(total: str, whole: str, source: str) -> str:
     parts = ", ".join(f"{meant[name]} AS {name}" for name in ReplicaSums._fields[1:])
     return (
         f"SELECT models.name, {', '.join(f'summed.{name}' for name in ReplicaSums._fields[1:])} "
-        f"FROM (SELECT model, {parts} FROM {source} WHERE id > ? GROUP BY model, trials.replica) AS summed "
+        f"FROM (SELECT model, {parts} FROM {source} WHERE id > ? AND id <= ? GROUP BY model, trials.replica) AS summed "
         "JOIN models ON models.id = summed.model ORDER BY models.id, summed.replica"
     )
 

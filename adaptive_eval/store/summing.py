@@ -1,7 +1,7 @@
 """Summing up what trials come to: at a reader, and in the ledger of a large run."""
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -80,7 +80,17 @@ def keep_sums(ledger: RunLedger) -> None:
 
 def sums_after(ledger: RunLedger, trial: int) -> list[ReplicaSums]:
     """What came from each replica after the trial with this number."""
-    return list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, trial)))
+    found: list[ReplicaSums] = []
+    for after, until in _parts(ledger, trial):
+        found = together(found, list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, after, until))))
+    return found
+
+
+def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
+    """Trials beyond a number, from one to another: what it brings into groups together, a database sorts in memory."""
+    ((last,),) = ledger.rows(_LAST)
+    for first in range(after, last, SUMMED_EVERY):
+        yield first, min(first + SUMMED_EVERY, last)
 
 
 def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
@@ -89,8 +99,11 @@ def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
 
 
 def all_spending(ledger: RunLedger, known: KeptSums | None, steps: int) -> list[Spending]:
-    """What had been used at some moments, those that are known and after them up to so many more."""
-    after, told = (0, [NOTHING]) if known is None else (known.last, known.spending())
-    for row in ledger.rows(ledger.queries.spending, after, after, steps, after):
-        told.append(told[-1].and_then(Spending(*row)))
+    """What had been used at some moments, those that are known and after them about so many more."""
+    first, told = (0, [NOTHING]) if known is None else (known.last, known.spending())
+    parts = list(_parts(ledger, first))
+    for after, until in parts:
+        moments = -(-steps * (until - after) // (parts[-1][1] - first))
+        for row in ledger.rows(ledger.queries.spending, after, until, after, moments, until - after):
+            told.append(told[-1].and_then(Spending(*row)))
     return told if known is not None else told[1:]

@@ -70,7 +70,7 @@ QUERIES = Queries(
     uses=USES,
     spending=(
         "SELECT max(at), count(*), sum(tokens)::bigint, sum(usd), sum(gpu_seconds) "
-        "FROM trials WHERE id > ? GROUP BY (id - 1 - ?) * ? / ((SELECT max(id) FROM trials) - ?) ORDER BY max(id)"
+        "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"
     ),
     graded=(
         "SELECT model, question, category, count(*) FROM trials "
