@@ -53,8 +53,8 @@ HEADER = (
 EXPLAINED = """\
 *wall* and *held* (server time, summed over servers or places) are shares of those of the fixed design on the same
 servers, *trials* of its trials. *called* are comparisons of neighbours that were called, *wrong* those among them that
-were called for a model that is not better. Two models that are up at one place for a while are each simulated as fast as
-alone, which a GPU that is not busy with the last answers of one comes near to, and a busy one does not."""
+were called for a model that is not better. Two models that are up at one place for a while are each simulated as fast
+as alone, which a GPU that is not busy with the last answers of one comes near to, and a busy one does not."""
 
 
 class Setting(NamedTuple):
