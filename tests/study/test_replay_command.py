@@ -57,6 +57,31 @@ def test_a_world_is_ranked_and_written_as_a_run_is() -> None:
     assert "look " in done.stderr and "look " not in done.stdout
 
 
+def test_questions_are_drawn_in_another_order_by_each_seed() -> None:
+    """Some of a recording's questions are asked, once each; rows keep their questions' names and outcomes."""
+    rng = np.random.default_rng(6)
+    outcomes = (rng.random((3, 400, 1)) < np.array([0.2, 0.5, 0.8])[:, None, None]).astype(np.int8)
+    np.savez("many.npz", R=outcomes, models=["ada", "bea", "cleo"])
+    settings = [word for key in ("min=1", "max=1", "draw=50") for word in ("--set", f"trials.{key}")]
+    orders = []
+    for seed in ("1", "2"):
+        done = replayed("many.npz", *settings, "--seed", seed, "--output", seed)
+        assert done.exit_code == ExitCode.REACHED, done.output
+        found = results(seed)
+        assert [row["name"] for row in found["models"]] == ["cleo", "bea", "ada"]
+        assert found["cost"]["trials"] < 1200
+        asked = [row["id"] for row in found["questions"] if sum(row["trials"])]
+        orders.append(asked)
+        place = {"cleo": 2, "bea": 1, "ada": 0}
+        for row in found["questions"]:
+            number = int("".join(filter(str.isdigit, row["id"]))) - 1
+            for at, model in enumerate(found["models"]):
+                if row["trials"][at]:
+                    right = outcomes[place[model["name"]], number, 0]
+                    assert row["counts"][at] == [1 - right, right]
+    assert orders[0] != orders[1]
+
+
 def test_a_file_is_replayed_as_it_was_recorded() -> None:
     path = record()
     done = replayed(path, "--set", "objective=best", "--set", "trials.max=12", "--output", "out")
