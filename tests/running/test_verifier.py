@@ -228,7 +228,7 @@ def test_what_cannot_be_verified_is_told_before_anything_is_asked(
 def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> None:
     told = site.run(site.write(**settings(fair_url)), "--dry-run")
     assert told.exit_code == ExitCode.REACHED and "found 'wrong'" in told.output
-    assert "it is a verifier, which is asked about answers alone" in told.output
+    assert "the grader is a verifier, which is asked about answers alone" in told.output
     assert not site.directory().exists()
 
 
