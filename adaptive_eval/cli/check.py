@@ -169,8 +169,10 @@ def _at_most(plan: Plan) -> Iterator[str]:
 
 
 def check(config: Config, overrides: Overrides = None) -> None:
-    """Ask every server, and that of a judge or a verifier, for its models and for one tiny answer. Exit code 5: one of
-    them cannot be used."""
+    """Ask every server for its models and for one tiny answer, also that of a judge or a verifier.
+
+    Exit code 5: one of them cannot be used.
+    """
     with reported():
         settings = load_config(config, overrides or ())
         healthy = show_health(asyncio.run(check_endpoints(settings)) | asyncio.run(check_graders(settings)))
