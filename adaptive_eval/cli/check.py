@@ -169,9 +169,9 @@ def _at_most(plan: Plan) -> Iterator[str]:
 
 
 def check(config: Config, overrides: Overrides = None) -> None:
-    """Ask every server for its models and for one tiny answer, also that of a judge or a verifier.
+    """Ask every server for its models and for one tiny answer.
 
-    Exit code 5: one of them cannot be used.
+    A judge and a verifier are asked, too. Exit code 5: one of all these cannot be used.
     """
     with reported():
         settings = load_config(config, overrides or ())
