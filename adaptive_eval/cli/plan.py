@@ -92,7 +92,7 @@ def _title(prepared: PreparedRun) -> str:
     return (
         f"{safe_line(config.name)}: {len(config.models)} models, {len(prepared.questions)} questions, objective "
         f"{config.objective.kind}, {config.stopping.rule} at {config.stopping.confidence:g}, "
-        f"{config.trials.min} to {config.trials.max} trials a question"
+        f"{config.trials.in_words}"
     )
 
 

@@ -51,5 +51,5 @@ def _summary(path: Path, prepared: PreparedRun) -> str:
     beside = f" and {recorded} recorded" if recorded else ""
     return (
         f"{path} is sound: {models} models{beside}, {questions} questions, objective {config.objective.kind}, "
-        f"{trials.min} to {trials.max} trials a question, {models * questions * trials.max:,} trials at most"
+        f"{trials.in_words}, {models * questions * trials.max:,} trials at most"
     )

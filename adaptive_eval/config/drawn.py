@@ -25,6 +25,9 @@ def drawn_problems(trials: TrialsConfig, objective: ObjectiveConfig, stopping: S
     if chosen is not None and chosen.estimator != "average":
         rule = "compares Bayes@N, which is about questions that all have trials"
         yield Problem(("stopping", "rule"), rule, "change it, or remove trials.draw", chosen.name)
+    if stopping.prior == "uniform":
+        rule = "is about several trials of a question, and trials.draw goes by what varies between questions"
+        yield Problem(("stopping", "prior"), rule, "remove it, or trials.draw", stopping.prior)
 
 
 def drawn_questions_problems(trials: TrialsConfig, questions: QuestionsConfig) -> Iterator[Problem]:

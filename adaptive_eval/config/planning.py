@@ -141,12 +141,16 @@ def plan_on(
             estimator="average" if judged_by is None else judged_by.estimator,
             earlier=earlier,
             spent_first=spent_first,
-            drawn=_drawn(config.trials, bench.questions),
+            drawn=_drawn(config.trials, bench.questions, first),
         )
 
 
-def _drawn(trials: TrialsConfig, questions: int) -> int:
+def _drawn(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:
     """Questions of a block; 0 where none are drawn."""
+    if trials.draw is not None and first is not None:
+        raise ConfigError(
+            "trials.draw begins with questions that nobody was asked, and there are trials already; remove it"
+        )
     if trials.draw is not None and trials.draw > questions:
         mend = f"there are {questions} questions; lower it, or remove it, so that all of them are asked at once"
         raise ConfigError(f"trials.draw is {trials.draw}, but {mend}")

@@ -114,7 +114,7 @@ OPTIMAL = RuleEntry(
     make=_optimal,
     gist="boundary and giving up computed together",
     says="A comparison is called, or given up for good, where backward induction says that further looks are not worth "
-    "their trials: a call is worth {worth} times the whole way to the horizon of {trials} trials a question.",
+    "their trials: a call is worth {worth} times the whole way to the horizon of {horizon}.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=False,
     gives_up=True,

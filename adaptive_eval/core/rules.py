@@ -147,8 +147,8 @@ def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = N
 class RuleEntry(Entry[Rule]):
     """A rule that can be configured; it may ask for `confidence`, and for `start`, the information at the first look.
 
-    Its sentences may name {trials}, the horizon, {wrong} and {tie}, the probabilities of a wrong order and of a call
-    between exact ties, and {whose}, for which comparisons these hold.
+    Its sentences may name {horizon}, as in "80 trials a question", {wrong} and {tie}, the probabilities of a wrong
+    order and of a call between exact ties, and {whose}, for which comparisons these hold.
     """
 
     promise: str

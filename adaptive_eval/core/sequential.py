@@ -88,7 +88,7 @@ SEQUENTIAL = RuleEntry(
     make=_sequential,
     gist="holds at any number of looks",
     says="A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon "
-    "of {trials} trials a question, and c is such that the promise holds at whatever looks are taken from the first "
+    "of {horizon}, and c is such that the promise holds at whatever looks are taken from the first "
     "one on.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,

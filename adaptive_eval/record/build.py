@@ -10,6 +10,7 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval import __version__
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
@@ -43,9 +44,11 @@ from adaptive_eval.record.warnings import (
     rule_caution,
     unknown_cautions,
 )
+from adaptive_eval.record.words import draws_questions
 from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.usage import TrialUsage
+from scorio.moments import FloatArray
 from scorio.rank import rank_scores
 
 MOST_NEEDED = 1e12
@@ -148,11 +151,18 @@ def _gate(
     asked = gate_of(snapshot.subject.decisions)
     if asked is None:
         return ()
-    least = snapshot.arrived.sum(axis=-1).min(axis=-1)
-    each = np.ptp(snapshot.weights) / (snapshot.arrived.shape[1] * np.maximum(least, 1))
+    each = most_by_one(snapshot.arrived, snapshot.weights, drawn=draws_questions(snapshot.subject.decisions))
     lacking = [usage.signals["empty"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
     return tuple(gate_rows(asked, models, pairs, reversals, may_move))
+
+
+def most_by_one(arrived: NDArray[np.integer], weights: FloatArray, *, drawn: bool) -> FloatArray:
+    """How far the score of each model with counts (L, M, K) may be off for one answer; where questions are drawn it is
+    one of so many trials in all."""
+    trials = arrived.sum(axis=-1)
+    parts = trials.sum(axis=-1) if drawn else trials.shape[1] * trials.min(axis=-1)
+    return np.asarray(np.ptp(weights) / np.maximum(parts, 1 if drawn else trials.shape[1]))
 
 
 def build_unjudged(known: Beginning) -> Unjudged:

@@ -56,6 +56,10 @@ def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Even
     return tuple(found)
 
 
+def _said(draw: int | None) -> str:
+    return "not set" if draw is None else str(draw)
+
+
 def _append(found: list[EarlierHorizon], trials: int, looks: int) -> None:
     found.append(EarlierHorizon(trials, max([looks, *(one.looks for one in found)])))
 
@@ -68,8 +72,8 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
         return
     if before.draw != config.trials.draw:
         raise ConfigError(
-            f"trials.draw was {before.draw} when the run took its first look, and cannot become {config.trials.draw} "
-            "after it; set it as it was, or begin another run with --fresh"
+            f"trials.draw was {_said(before.draw)} when the run took its first look, and cannot be "
+            f"{_said(config.trials.draw)} after it; set it as it was, or begin another run with --fresh"
         )
     same_horizon = config.trials.model_copy(update={"max": before.max})
     had = opening_of(before, in_turn=stored.in_turn)

@@ -29,7 +29,8 @@ from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BatchRow, Caution, Results
 from adaptive_eval.record.sites import SiteView, site_views
 from adaptive_eval.record.thresholds import frozen_words, kept_thresholds
-from adaptive_eval.record.words import DecisionsInWords, decisions_in_words
+from adaptive_eval.record.words import DecisionsInWords, decisions_in_words, draws_questions
+from adaptive_eval.record.z_matrix import z_matrix, z_of_drawn
 from adaptive_eval.store import (
     Event,
     JudgeUse,
@@ -43,7 +44,6 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.roster import Names
-from scorio.sinf.compare import compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +185,11 @@ class RunView:
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
 
+    @property
+    def draws_questions(self) -> bool:
+        """Its questions were drawn at random, and models were asked some of them."""
+        return draws_questions(self.configuration)
+
 
 STEPS = 200
 LARGE = Caution(
@@ -280,7 +285,7 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
         posteriors=known,
         posterior_of=places,
         looks=tuple(look_views(source.looks(), source.look_times(), compared=objective_view(config.stated()).compares)),
-        z=z_matrix(results),
+        z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
         trials_to_go=None if results is None else results.trials_to_go,
         spending=spending,
         traffic=traffic,
@@ -349,16 +354,6 @@ def event_view(event: Event) -> EventView:
     """An event as plain values that can be published."""
     told = {key: value for key, value in event.body().items() if key not in UNTOLD}
     return EventView(event.at, event.kind, told, sentence(event))
-
-
-def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
-    """z of every model against every other, best first; None where a model has no score."""
-    if results is None:
-        return ()
-    score = np.array([np.nan if model.score is None else model.score for model in results.models])
-    variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
-    z = compare(score[:, None], variance[:, None], score, variance).z
-    return tuple(tuple(map(_known, row)) for row in z.tolist())
 
 
 def _pair(pair: PairVerdict, models: Names, compared: bool) -> PairView:

@@ -67,6 +67,12 @@ def _chosen(decisions: Mapping[str, object], section: str, key: str, default: st
     return settings.get(key, default) if isinstance(settings, Mapping) else default
 
 
+def draws_questions(decisions: Mapping[str, object]) -> bool:
+    """Questions were drawn at random, and models were asked some of them."""
+    trials = decisions.get("trials")
+    return isinstance(trials, Mapping) and trials.get("draw") is not None
+
+
 def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     """What a call is worth, in a line beside the result; `decisions` are those of results.json."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
@@ -108,9 +114,14 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     elif rule is None:
         said = f"A comparison is called by the plug-in {config.stopping.rule}."
     else:
-        said = rule.says.format(**_options(rule, config.stopping.options), trials=config.trials.max)
+        said = rule.says.format(**_options(rule, config.stopping.options), horizon=_horizon(config))
         said += _where_seeds_are_shared(config, rule)
     return said if _judges_alone(config) else said + _delta(config) + _futility(config)
+
+
+def _horizon(config: RunConfig) -> str:
+    trials = config.trials
+    return f"{trials.max} trials a question" if trials.draw is None else "one trial of every question"
 
 
 def _where_seeds_are_shared(config: RunConfig, rule: RuleEntry) -> str:
@@ -175,7 +186,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         wrong=_percent(wrong),
         tie=_percent(2 * wrong),
         whose="for all comparisons together" if together else "for each comparison",
-        trials=config.trials.max,
+        horizon=_horizon(config),
         **_options(rule, stopping.options),
     )
 

@@ -1,8 +1,9 @@
 """Two runs of the same questions: what changed from one to the other.
 
 Scores are compared as the run compares its models, on the questions that both have: z = (a_B - a_A) / sqrt(var_A +
-var_B). Questions are compared one by one by the means and variances of their posteriors, and named where the difference
-is one in twenty for all of them together (Holm).
+var_B); of questions that were drawn at random, by the differences on those that were asked in both. Questions are
+compared one by one by the means and variances of their posteriors, and named where the difference is one in twenty for
+all of them together (Holm).
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.evidence import Prior, estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
@@ -19,7 +21,7 @@ from adaptive_eval.record.restore import RunCounts
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.repeatable import PLACES
 from adaptive_eval.store import Change, TrialsImported, differences
-from scorio.moments import CountArray, question_moments
+from scorio.moments import CountArray, FloatArray, question_moments
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
@@ -106,6 +108,8 @@ class Changes:
     server_seconds_b: float | None = None
     server_gpu_seconds_a: float | None = None
     server_gpu_seconds_b: float | None = None
+    drawn: bool = False
+    """Questions were drawn at random: each model is compared on those that it was asked in both runs."""
 
 
 def changes_between(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Changes:
@@ -141,6 +145,7 @@ def changes_between(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCo
         server_seconds_b=None if b.results is None else b.results.cost.server_seconds,
         server_gpu_seconds_a=None if a.results is None else a.results.cost.server_gpu_seconds,
         server_gpu_seconds_b=None if b.results is None else b.results.cost.server_gpu_seconds,
+        drawn=a.draws_questions or b.draws_questions,
     )
 
 
@@ -185,13 +190,12 @@ def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
     rank_a, rank_b = _ranks(a), _ranks(b)
     cells_a, cells_b = counts_a.cells, counts_b.cells
     for model, name in enumerate(counts_a.roster.models):
-        if not cells_a[model].sum(axis=-1).all() or not cells_b[model].sum(axis=-1).all():
-            continue  # a question without a trial: there is no score on all of them
-        score_a, var_a = _score(cells_a[model], a)
-        score_b, var_b = _score(cells_b[model], b)
-        found = compare(score_b, var_b, score_a, var_a)
-        difference, half = float(found.difference), TWO_SIDED_95 * float(found.sigma)
-        z = float(found.z)
+        compared = _compared(cells_a[model], a, cells_b[model], b)
+        if compared is None:
+            continue
+        score_a, score_b, sigma = compared
+        difference, half = score_b - score_a, TWO_SIDED_95 * sigma
+        z = difference / sigma if sigma else 0.0
         yield ModelChange(
             name=name,
             rank_a=rank_a.get(name),
@@ -206,6 +210,33 @@ def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
             trials_a=round(float(cells_a[model].sum() - counts_a.before[model].sum())),
             trials_b=round(float(cells_b[model].sum() - counts_b.before[model].sum())),
         )
+
+
+def _compared(cells_a: CountArray, a: RunView, cells_b: CountArray, b: RunView) -> tuple[float, float, float] | None:
+    """Both scores of a model with counts (M, K) in both runs, and the standard error of their difference; None where a
+    question has no trial, so that there is no score on all of them. Of questions that were drawn at random those that
+    were asked in both runs stand for all."""
+    if a.draws_questions or b.draws_questions:
+        return _compared_on_both(cells_a, cells_b, np.array(a.weights, dtype=float))
+    if not cells_a.sum(axis=-1).all() or not cells_b.sum(axis=-1).all():
+        return None
+    (score_a, var_a), (score_b, var_b) = _score(cells_a, a), _score(cells_b, b)
+    return score_a, score_b, float(compare(score_b, var_b, score_a, var_a).sigma)
+
+
+def _compared_on_both(
+    cells_a: CountArray, cells_b: CountArray, weights: FloatArray
+) -> tuple[float, float, float] | None:
+    """The same on the questions that have trials in both; None where these are fewer than two."""
+    cells = np.stack([cells_b, cells_a])
+    shares = cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
+    both = cells.any(axis=-1).all(axis=0)
+    if both.sum() < 2:
+        return None
+    nothing, first = np.zeros(shares.shape[:2], dtype=int), np.array([0])
+    (paired,) = drawn_pairs(shares, nothing, weights, first, first + 1)
+    score_b, score_a = (shares[:, both] @ weights).mean(axis=1).tolist()
+    return score_a, score_b, float(np.sqrt(paired.found.var[0]))
 
 
 def _surest_first(one: ModelChange) -> tuple[float, float]:

@@ -22,7 +22,8 @@ def changes_markdown(found: Changes, weights: Sequence[float]) -> str:
 def _headline(found: Changes) -> str:
     sure = [one for one in found.models if one.p < SURE]
     told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {SURE:g} each)"
-    return f"{told} on the {found.questions} questions that both runs have; {', '.join(_cost(found))}."
+    each = ", each by those that it was asked in both" if found.drawn else ""
+    return f"{told} on the {found.questions} questions that both runs have{each}; {', '.join(_cost(found))}."
 
 
 def _cost(found: Changes) -> Iterator[str]:

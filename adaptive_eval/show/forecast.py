@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from adaptive_eval.core import Reason
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.words import draws_questions
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
 from adaptive_eval.show.text import amount, count, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
@@ -281,7 +282,7 @@ def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
     yield ""
     yield "likeliest to stay undecided"
     for pair in forecast.undecided[:SHOWN_PAIRS]:
-        yield f"  {_pair(pair)}: {pair.chance:.0%}{_apart(pair, scale)}{_needed(pair)}"
+        yield f"  {_pair(pair)}: {pair.chance:.0%}{_apart(pair, scale)}{_needed(forecast, pair)}"
 
 
 def _pair(pair: Undecided) -> str:
@@ -293,8 +294,13 @@ def _apart(pair: Undecided, scale: Scale) -> str:
     return "" if pair.gap is None else f", then {scale.score(pair.gap)} apart"
 
 
-def _needed(pair: Undecided) -> str:
-    return "" if pair.trials_needed is None else f", would need about {count(pair.trials_needed)} trials a question"
+def _needed(forecast: Forecast, pair: Undecided) -> str:
+    if pair.trials_needed is None:
+        return ""
+    if draws_questions(forecast.decisions):
+        questions = (forecast.fixed["trials"] or 0.0) / len(forecast.models)
+        return f", would need about {count(pair.trials_needed * questions)} questions"
+    return f", would need about {count(pair.trials_needed)} trials a question"
 
 
 def _limits(forecast: Forecast, scale: Scale) -> Iterator[str]:

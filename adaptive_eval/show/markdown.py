@@ -21,13 +21,13 @@ from adaptive_eval.record.pairing import Pairing, by_trial_in_words
 from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
-from adaptive_eval.record.words import compares_bayes, promise_in_short
+from adaptive_eval.record.words import compares_bayes, draws_questions, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.repeatable import repeatable
-from adaptive_eval.show.summary import UNDECIDED, decided
+from adaptive_eval.show.summary import UNDECIDED, decided, needed_in_words
 from adaptive_eval.show.text import (
     count,
     fenced_block,
@@ -63,6 +63,7 @@ def ranking_csv(view: RunView) -> str:
 SHOWN_EVENTS = 30
 MEANINGS = {
     "trials a question needed": "Trials a question needed: at which it would be called if nothing else changed.",
+    "questions needed": "Questions needed: of which it would be called if nothing else changed.",
     "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
 }
 SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
@@ -90,17 +91,7 @@ def _found(view: RunView) -> Iterator[str]:
     yield _headline(results)
     yield from _mishap(view)
     yield _ranking(view, results)
-    deciding = "Bayes@N" if compares_bayes(results.decisions) else "avg@N"
-    yield (
-        "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
-        "interval on these questions; like these: its standard error if these questions are taken as a sample of all "
-        "questions like them. z now and rho = Phi(|z|) compare a model with the one below it, on these questions, by "
-        "all trials; called: the look that decided it, and what z was then and had to reach. A new tier begins where "
-        "neighbours are shown to differ, so the ends of a tier may differ too; models that share a letter (alike) are "
-        "not shown to differ by any comparison of all pairs. Bayes@N is on another scale: each question begins with "
-        "one imagined answer of every category, which pulls it to the middle, more so with fewer trials. Decisions "
-        f"are made by {deciding}."
-    )
+    yield _columns_explained(results)
     yield from _promise(results)
     yield from _metrics(results)
     yield from _comparisons(results)
@@ -115,6 +106,31 @@ def _found(view: RunView) -> Iterator[str]:
             for row in view.batches
         )
         yield markdown_table(["model", "batch", "since", "requests"], rows, left=3)
+
+
+def _columns_explained(results: Results) -> str:
+    """What stands in the columns of the ranking."""
+    drawn = draws_questions(results.decisions)
+    here = "the questions that both were asked" if drawn else "these questions"
+    places = (
+        f"z now and rho = Phi(|z|) compare a model with the one below it, on {here}, by all trials; called: the look "
+        "that decided it, and what z was then and had to reach. A new tier begins where neighbours are shown to "
+        "differ, so the ends of a tier may differ too; models that share a letter (alike) are not shown to differ by "
+        "any comparison of all pairs."
+    )
+    if drawn:
+        return (
+            "avg@N: the average over all questions, those that were not asked too, as it is estimated from those that "
+            f"were, with its standard error and 95% interval. {places}"
+        )
+    deciding = "Bayes@N" if compares_bayes(results.decisions) else "avg@N"
+    return (
+        "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
+        "interval on these questions; like these: its standard error if these questions are taken as a sample of all "
+        f"questions like them. {places} Bayes@N is on another scale: each question begins with one imagined answer of "
+        "every category, which pulls it to the middle, more so with fewer trials. Decisions are made by "
+        f"{deciding}."
+    )
 
 
 def _promise(results: Results) -> Iterator[str]:
@@ -151,6 +167,8 @@ def _ranking(view: RunView, results: Results) -> str:
     for place, (row, other) in enumerate(zip(results.models, [*below, None], strict=True)):
         z = None if other is None else view.z[place][place + 1]
         rows.append(_ranked(row, z, None if other is None else pairs.get((row.name, other)), scale))
+    if draws_questions(results.decisions):  # an interval is for a sample already
+        rows = [[*row[:6], "", *row[7:]] for row in rows]
     head = ["tier", "alike", "model", "avg@N", "sigma", "95% interval", "like these", "z now", "rho", "verdict"]
     return markdown_table(*informative_columns([*head, "called", "Bayes@N mu", "sigma", "trials"], rows), left=3)
 
@@ -246,8 +264,16 @@ def _comparisons(results: Results) -> Iterator[str]:
         scale = Scale.of(results.weights)
         yield "## Comparisons" if results.compares else "## How precise the scores are"
         what = "comparison" if results.compares else "score"
-        head = [what, "verdict", "difference", "z now", "boundary now", "called", *MEANINGS]
-        head, rows = informative_columns(head, (_compared(pair, scale) for pair in told))
+        head = [
+            what,
+            "verdict",
+            "difference",
+            "z now",
+            "boundary now",
+            "called",
+            f"{needed_in_words(results, 0.0)[1]} needed",
+        ]
+        head, rows = informative_columns([*head, "ties within"], (_compared(results, pair, scale) for pair in told))
         yield markdown_table(head, rows)
         if explained := [meaning for column, meaning in MEANINGS.items() if column in head]:
             yield " ".join(explained)
@@ -257,7 +283,7 @@ def _comparisons(results: Results) -> Iterator[str]:
         yield "\n".join(turned)
 
 
-def _compared(pair: PairRow, scale: Scale) -> list[str]:
+def _compared(results: Results, pair: PairRow, scale: Scale) -> list[str]:
     open_ = pair.verdict in UNDECIDED
     return [
         markdown_cell(pair.better)
@@ -268,7 +294,7 @@ def _compared(pair: PairRow, scale: Scale) -> list[str]:
         number_or_dash(pair.z),
         number_or_dash(pair.boundary),
         _called(pair),
-        count(math.ceil(pair.trials_needed)) if open_ and pair.trials_needed is not None else "",
+        needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
         scale.width(pair.certifiable_delta) if open_ else "",
     ]
 

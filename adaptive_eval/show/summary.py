@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -14,7 +14,7 @@ from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.pairing import compared_by_trial
 from adaptive_eval.record.results import RESULTS_FILE, BatchRow, CallRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import deciding_rule, promise_in_short
+from adaptive_eval.record.words import deciding_rule, draws_questions, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.beside import beside_in_short, grading_in_short
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, fit_columns, number_or_dash, remark_on
@@ -45,9 +45,9 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
         yield from _ranking(results)
         yield ""
         yield from _open(results)
-    if _draws(results):
+    if draws_questions(results.decisions):
         asked = _from_to([row.trials for row in results.models])
-        yield f"drawn     {asked} of {count(len(results.questions))} questions of each model; scores are for all"
+        yield f"drawn     {asked} of {count(_questions(results))} questions of each model; scores are for all"
     yield _cost(results, elapsed)
     if results.cost.grading is not None:
         yield f"grading   {grading_in_short(results.cost.grading)}"
@@ -69,7 +69,7 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield from _once_more(ended)
     elif ended.exit_code is ExitCode.SPENT:
         yield from _no_answers(ended)
-        if ended.results is not None and _draws(ended.results):
+        if ended.results is not None and draws_questions(ended.results.decisions):
             yield "for more  raise the budget, where that has ended it; or ask more questions (questions.limit), or"
             yield f"          several trials of each (without trials.draw), in a run of its own: {command} --fresh"
             return
@@ -88,10 +88,17 @@ def _from_to(numbers: Sequence[int]) -> str:
     return count(most) if least == most else f"{count(least)} to {count(most)}"
 
 
-def _draws(results: Results) -> bool:
-    """Its questions were drawn at random."""
-    trials = results.decisions.get("trials")
-    return isinstance(trials, Mapping) and trials.get("draw") is not None
+def _questions(results: Results) -> int:
+    """Of a run whose questions are drawn; what a display reads has no rows of them."""
+    return results.cost.fixed_trials // len(results.models)
+
+
+def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
+    """How many would call a pair that needs so many trials a question, and of what: of drawn questions there is one
+    trial each."""
+    if draws_questions(results.decisions):
+        return count(math.ceil(trials * _questions(results))), "questions"
+    return count(math.ceil(trials)), "trials a question"
 
 
 def _no_answers(ended: Ended) -> Iterator[str]:
@@ -173,7 +180,7 @@ def _open(results: Results) -> Iterator[str]:
     undecided = [pair for pair in results.pairs if pair.verdict in UNDECIDED]
     yield decided(results) + (f"; {SHARED_LETTERS}" if any(row.letters for row in results.models) else "")
     for pair in sorted(undecided, key=_need)[:SHOWN_PAIRS]:
-        yield f"  {_pair(pair)}: {_what_it_needs(pair)}"
+        yield f"  {_pair(pair)}: {_what_it_needs(results, pair)}"
     if len(undecided) > SHOWN_PAIRS:
         yield f"  and {len(undecided) - SHOWN_PAIRS} more"
     came_back = list(_came_back(results))
@@ -202,13 +209,13 @@ def _need(pair: PairRow) -> float:
     return math.inf if pair.trials_needed is None else pair.trials_needed
 
 
-def _what_it_needs(pair: PairRow) -> str:
+def _what_it_needs(results: Results, pair: PairRow) -> str:
     if pair.verdict == "blocked":
         return "blocked by a model that was set aside, or by answers that have no grade"
     found = _how_far(pair)
     if pair.trials_needed is None:
         return f"{found}, no number of trials can be named"
-    return f"{found}, would need about {count(math.ceil(pair.trials_needed))} trials a question"
+    return f"{found}, would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
 
 
 def _how_far(pair: PairRow) -> str:

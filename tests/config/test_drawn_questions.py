@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -56,6 +57,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
         ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
         ({"stopping": {"rule": "published", "prior": "uniform"}}, "stopping.rule compares Bayes@N"),
+        ({"stopping": {"prior": "uniform"}}, "stopping.prior is about several trials of a question"),
         ({"seeds": "coupled", "objective": {"kind": "baseline", "baseline": "model-01"}}, "must not be coupled"),
         ({"prior_evidence": {"run": "runs/earlier"}}, "prior_evidence may not stand beside trials.draw"),
         ({"report": {"metrics": ["pass@2"]}}, "report.metrics may not stand beside trials.draw"),
@@ -65,6 +67,21 @@ def test_what_does_not_go_with_it_is_told(tmp_path: Path, changes: dict[str, obj
     with pytest.raises(ConfigError) as told:
         load_config(written(tmp_path, **changes))
     assert said in str(told.value)
+
+
+def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
+    """As those of an import are."""
+    config = load_config(written(tmp_path))
+    first = np.ones((3, 2000), dtype=int)
+    with pytest.raises(ConfigError, match="there are trials already; remove it"):
+        plan_of(config, prepare(config).questions, (NO_COST,) * 3, first)
+
+
+def test_words_are_those_of_blocks(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
+    assert config.trials.in_words == "one trial of each in blocks of 100"
+    words = decisions_in_words(config, {}, imported=False)
+    assert "the horizon of one trial of every question" in words.rule
 
 
 def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from adaptive_eval.record.build import most_by_one
 from adaptive_eval.record.gate import GateTerms, gate_rows
 from adaptive_eval.record.results import ModelRow, PairRow
 
@@ -77,3 +79,11 @@ def test_nobody_passes_because_the_baseline_did_not_answer() -> None:
     level = replace(MODEL, score=0.80)
     assert outcome(PASSED, level, may_move=NOTHING | {"prod": 0.01})[0] == "PASS"
     assert outcome(PASSED, level, may_move=NOTHING | {"prod": 0.06})[0] == "UNDECIDED"
+
+
+def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
+    """Of questions that are drawn there is one trial each, and none of many."""
+    counts = np.array([[[1, 1], [0, 4], [3, 0]], [[0, 1], [1, 0], [0, 0]]])
+    weights = np.array([0.0, 2.0])
+    assert most_by_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
+    assert most_by_one(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.view import read_view
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import many_questions
@@ -62,6 +63,19 @@ def test_a_run_asks_some_of_the_questions_and_is_the_same_after_a_kill(site: Sit
     shown = CliRunner().invoke(app, ["report", str(straight), "--format", "md", "-o", "-"])
     assert shown.exit_code == 0, shown.output
     assert "Questions were drawn at random, and scores are those of all questions" in shown.output
+    assert "those that were not asked too" in shown.output and "trials a question" not in shown.output
+    view = read_view(straight)
+    assert view.results is not None
+    names = [row.name for row in view.results.models]
+    assert all((here is None) == (row == column) for row, line in enumerate(view.z) for column, here in enumerate(line))
+    for pair in view.results.pairs:
+        assert pair.worse is not None
+        assert view.z[names.index(pair.better)][names.index(pair.worse)] == pytest.approx(pair.z)
+    watched = CliRunner().invoke(app, ["monitor", str(straight), "--once"])
+    assert "of 300 questions of each model" in watched.output
+    compared = CliRunner().invoke(app, ["compare", str(straight), str(killed)])
+    assert compared.exit_code == 0, compared.output
+    assert "0 of 3 models have changed" in compared.output and "each by those that it was asked" in compared.output
     before = site.run(
         write(site, trials={"min": 1, "max": 1, "draw": 60, "favour": "cost"}), "--run-dir", str(straight)
     )
