@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.plan import LEAST_DRAWN
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
+from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.imports import SPECIFICATION
 from adaptive_eval.sections import Count, PlugIn, Seconds, Section, Share, refuse

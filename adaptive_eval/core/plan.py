@@ -16,7 +16,7 @@ from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.policies import Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Bench, Budget, Pace, Trials, require
+from adaptive_eval.core.settings import LEAST_DRAWN, Bench, Budget, Pace, Trials, require
 from adaptive_eval.core.types import NO_COST, Cost
 
 
@@ -28,8 +28,6 @@ class SpentFirst(NamedTuple):
 
 
 NOTHING_SPENT = SpentFirst()
-LEAST_DRAWN = 50
-"""Questions of a block: means of fewer are not near enough to normal where few of them differ."""
 
 
 @dataclass(frozen=True, slots=True)
