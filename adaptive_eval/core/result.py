@@ -144,7 +144,9 @@ def _models(
     plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray, bounds: ScoreBounds | None
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
-    sampled = sigma if plan.drawn else np.sqrt(_at_least(estimates.var, sampled_variance(means, plan.bench.clusters)))
+    clusters = plan.bench.clusters
+    likely = _sampled_where_asked(means, clusters) if plan.drawn else sampled_variance(means, clusters)
+    sampled = np.sqrt(_at_least(estimates.var, likely))
     bayes_sigma = np.sqrt(estimates.bayes_var)
     tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
     shown = letters(standing)
@@ -169,6 +171,18 @@ def _models(
     )
 
 
+def _sampled_where_asked(values: FloatArray, clusters: NDArray[np.int64] | None) -> FloatArray:
+    """The variance of the mean of each row (n, M) where clusters of questions are a sample, on those that are not nan.
+
+    Without clusters nothing beyond what a drawn run judges by, which takes its questions for a sample already.
+    """
+    if clusters is None:
+        return np.zeros(len(values))
+    asked = np.isfinite(values)
+    rows = zip(values, asked, strict=True)
+    return np.array([sampled_variance(row[own], clusters[own]) if own.any() else np.inf for row, own in rows])
+
+
 def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
     """The variance on questions like these: what the questions' means show, and never less than on these alone.
 
@@ -184,7 +198,8 @@ def _comparisons(
     evidence, pairs = standing.evidence, standing.pairs
     at, margin = evidence.positions(pairs), evidence.margin
     if plan.drawn:
-        difference, sampled = plain_differences(evidence, pairs), evidence.sigma[at] ** 2
+        difference = plain_differences(evidence, pairs)
+        sampled = _sampled_where_asked(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
     else:
         difference, sampled = _differences(plan, pairs, means)
     spread = np.sqrt(_at_least(evidence.sigma[at] ** 2, sampled))

@@ -115,6 +115,11 @@ GLOSSARY: Mapping[str, Term] = {
         "Trials a question it would need",
         "About how many trials for each question it would take to call a winner, if today's difference stays as it is.",
     ),
+    "questions_needed": Term(
+        "Questions it would need",
+        "About how many questions that are drawn at random, one trial of each, it would take to call a winner, if "
+        "today's difference stays as it is: perhaps more than there are.",
+    ),
     "adjusted_p": Term(
         "Adjusted p",
         "How easily chance alone would put the model of this row that far ahead, when all pairs are compared at once "

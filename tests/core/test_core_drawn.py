@@ -148,6 +148,23 @@ def test_it_ends_long_before_every_question_was_asked() -> None:
         assert one.difference == pytest.approx(one.verdict.z * one.sigma)
 
 
+def test_questions_of_clusters_are_fewer_than_they_look_where_clusters_are_a_sample() -> None:
+    """Ten questions of a passage are right or wrong together: scores of these questions are as without clusters."""
+    passages = np.random.default_rng(3).permutation(np.arange(600) % 60)
+    right = (np.arange(60) % 2)[passages]
+    results = []
+    for clusters in (None, passages):
+        plan = plan_for(2, 600, bench=Bench(2, 600, BINARY, clusters=clusters))
+        result = straight(plan, Answers(plan, 1, lambda model, question: float(right[question]))).result()
+        assert result is not None
+        results.append(result)
+    plain, clustered = results
+    for one, other in zip(plain.models, clustered.models, strict=True):
+        assert one.sampled_sigma == one.sigma == other.sigma
+        assert other.sampled_sigma > 1.5 * other.sigma
+    assert [pair.difference for pair in plain.comparisons] == [pair.difference for pair in clustered.comparisons]
+
+
 def test_a_gate_counts_its_margin() -> None:
     plan = plan_for(2, 3000, objective=Gate(Margin(0, 0.1)))
     controller = straight(plan, Answers(plan, 1, lambda model, question: 0.5 + 0.05 * model))

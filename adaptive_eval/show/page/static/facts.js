@@ -1,7 +1,7 @@
 // What the sections need to know of a run besides the view itself.
 
 import { count, number, percent, plain } from "./text.js";
-/** @import { PairRow, RunView } from "./sent.js" */
+/** @import { PairRow, RunView, TermKey } from "./sent.js" */
 
 /** @typedef {ReturnType<typeof factsOf>} Facts */
 
@@ -10,6 +10,7 @@ import { count, number, percent, plain } from "./text.js";
  * @typedef {object} Decisions
  * @property {{confidence?: number, delta?: number | null}} [stopping]
  * @property {Record<string, number | null>} [budget]
+ * @property {{draw?: number | null}} [trials]
  */
 
 /**
@@ -47,6 +48,7 @@ export function factsOf(view) {
   const names = rows.length ? rows.map((row) => row.name) : view.models;
   const low = Math.min(...view.weights);
   const high = Math.max(...view.weights);
+  const decisions = /** @type {Decisions} */ (results?.decisions ?? view.configuration);
   return {
     names,
     rankOf: new Map(names.map((name, rank) => [name, rank])),
@@ -56,13 +58,24 @@ export function factsOf(view) {
     weights: view.weights,
     inPercent: low >= 0 && high <= 1,
     objective: view.objective,
-    decisions: /** @type {Decisions} */ (results?.decisions ?? view.configuration),
+    decisions,
+    drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view),
     clock: clockOf(view),
     verdicts: counted(results?.pairs ?? []),
     fixed: fixedCost(view),
     serverTimeIsPaid: serverTimeIsPaid(view),
     launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
+  };
+}
+
+/** What would call a comparison, and how many: of drawn questions there is one trial each. @param {Facts} facts */
+export function needs(facts) {
+  const each = facts.drawnFrom ?? 1;
+  return {
+    key: /** @type {TermKey} */ (facts.drawnFrom === null ? "trials_needed" : "questions_needed"),
+    of: (/** @type {PairRow} */ pair) =>
+      pair.trials_needed === null ? "–" : count(Math.ceil(pair.trials_needed * each)),
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { difference, entry, pairKey, resultsOf, score, verdictWord } from "./facts.js";
+import { difference, entry, needs, pairKey, resultsOf, score, verdictWord } from "./facts.js";
 import { moveInGrid, stepOf } from "./grid.js";
 import { nothing, factList } from "./parts.js";
 import { MOST_IN_A_TABLE, layOf, paintSquares, squareAt, squares, stepped } from "./squares.js";
@@ -297,7 +297,7 @@ function comparedRows(facts, pair) {
     [term("rho", "ρ = Φ(z)"), chance(pair.rho)],
     [term("information"), percent(pair.information)],
     [term("power"), percent(pair.power)],
-    [term("trials_needed"), pair.trials_needed === null ? "–" : String(Math.ceil(pair.trials_needed))],
+    [term(needs(facts).key), needs(facts).of(pair)],
     ["z on questions like these", number(pair.sampled_z)],
     [term("certifiable_delta"), pair.certifiable_delta === null ? "–" : score(facts, pair.certifiable_delta)],
   ];

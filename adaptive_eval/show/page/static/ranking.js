@@ -41,7 +41,9 @@ export const ranking = {
       h(
         "p",
         { class: "quiet" },
-        "Scores are averages on these questions with 95% intervals. A new ",
+        facts.drawnFrom === null
+          ? "Scores are averages on these questions with 95% intervals. A new "
+          : "Scores are averages over all questions, as those that were asked tell, with 95% intervals. A new ",
         term("tier", "tier"),
         " begins where neighbours are resolved",
         rows.some((row) => row.letters)

@@ -583,6 +583,7 @@
  * @property {Term} information
  * @property {Term} power
  * @property {Term} trials_needed
+ * @property {Term} questions_needed
  * @property {Term} adjusted_p
  * @property {Term} look
  * @property {Term} not_judged

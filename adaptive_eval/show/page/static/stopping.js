@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { SETTLED, entry, comparesNothing, pairKey, pairText, resultsOf, score, unit } from "./facts.js";
+import { SETTLED, entry, comparesNothing, needs, pairKey, pairText, resultsOf, score, unit } from "./facts.js";
 import { nothing, region, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, number, percent, plural } from "./text.js";
@@ -148,7 +148,7 @@ function undecided(view, facts) {
           comparesNothing(facts) ? term("sigma_here", "σ") : term("z"),
           term("boundary"),
           term("power"),
-          term("trials_needed"),
+          term(needs(facts).key),
           term("certifiable_delta"),
         ],
         texts: 2,
@@ -159,7 +159,7 @@ function undecided(view, facts) {
           comparesNothing(facts) ? score(facts, pair.sigma, 2) : number(pair.z),
           number(pair.boundary),
           percent(pair.power),
-          pair.trials_needed === null ? "–" : count(Math.ceil(pair.trials_needed)),
+          needs(facts).of(pair),
           pair.certifiable_delta === null ? "–" : score(facts, pair.certifiable_delta),
         ]),
       }),
