@@ -79,6 +79,21 @@ def test_metrics_and_recorded_models_stand_in_the_ranking(tabs: Tabs) -> None:
     assert "recorded" not in tabs.report(report_page(view)).inner_text("#ranking")
 
 
+def test_of_drawn_questions_more_are_needed_and_scores_are_for_all(tabs: Tabs) -> None:
+    view = asked("stopped")
+    assert view.results is not None
+    open_ = replace(view.results.pairs[0], verdict="open", trials_needed=2.5)
+    trials = {"min": 1, "max": 1, "draw": 60}
+    results = replace(view.results, decisions={**view.results.decisions, "trials": trials}, pairs=(open_,))
+    configuration = {**view.configuration, "trials": trials}
+    page = tabs.report(report_page(replace(view, results=results, configuration=configuration)))
+    ranking, needed = page.inner_text("#ranking"), page.inner_text("#stopping")
+    assert "Scores are averages over all questions" in ranking and "Bayes@N" not in ranking
+    assert "Questions it would need" in needed and f"\t{round(2.5 * len(view.questions))}\t" in needed
+    before = tabs.report(report_page(view)).inner_text("#ranking")
+    assert "Scores are averages on these questions" in before and "Bayes@N" in before
+
+
 def test_the_headline_is_the_finding(tabs: Tabs) -> None:
     said = {
         kind: tabs.report(report_page(asked(kind))).inner_text(".lead") for kind in ("best", "threshold", "precision")

@@ -218,8 +218,8 @@ function footer(view) {
     `adaptive-eval${run ? ` ${plain(run.version)}` : ""}. Scores are averages over trials (`,
     term("score", "avg@N"),
     "), so that models with unequal numbers of trials compare fairly; ",
-    term("bayes", "Bayes@N"),
-    " stands beside them. ",
+    view.configuration.trials?.draw ? null : term("bayes", "Bayes@N"),
+    view.configuration.trials?.draw ? null : " stands beside them. ",
     "Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
   );
 }

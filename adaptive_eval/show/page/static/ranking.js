@@ -80,7 +80,7 @@ export const ranking = {
           tiersOf(rows).map((tier) => tierBody(tier, columns, x, facts)),
         ),
       ),
-      shrunk(facts),
+      facts.drawnFrom === null ? shrunk(facts) : null,
       metricsTable(results),
       results.reversals.length
         ? h(
@@ -183,7 +183,7 @@ function columnsOf(view, facts) {
       small: "a question",
       cell: (row) => number(row.prior_depth, 1),
     },
-    {
+    facts.drawnFrom === null && {
       title: "Bayes@N",
       term: "bayes",
       small: "μ ± σ",
