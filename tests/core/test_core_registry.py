@@ -16,7 +16,7 @@ from adaptive_eval.testing.rules import evidence_cases
 MODELS = ("model-a", "model-b", "model-c")
 EVERY: list[Entry[object]] = [*RULES.values(), *POLICIES.values(), *OBJECTIVES.values()]  # type: ignore[list-item]
 KNOWN = {"confidence": 0.9, "start": 0.1, "models": MODELS, "recorded": frozenset({0})}
-PLACES = {"trials", "wrong", "tie", "whose"}
+PLACES = {"horizon", "wrong", "tie", "whose"}
 
 
 def examples(entry: Entry[object]) -> dict[str, object]:

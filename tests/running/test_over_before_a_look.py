@@ -13,7 +13,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results import RESULTS_FILE, UNJUDGED_FORMAT, read_results
 
 TOO_LITTLE = {"budget": {"trials": 10}}
-NOTHING = "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min."
+NOTHING = "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min or trials.draw."
 
 
 def left_by(directory: Path) -> dict[str, Any]:
