@@ -71,11 +71,12 @@ export function factsOf(view) {
 
 /** What would call a comparison, and how many: of drawn questions there is one trial each. @param {Facts} facts */
 export function needs(facts) {
-  const each = facts.drawnFrom ?? 1;
+  const unit =
+    facts.drawnFrom === null ? { key: "trials_needed", each: 1 } : { key: "questions_needed", each: facts.drawnFrom };
   return {
-    key: /** @type {TermKey} */ (facts.drawnFrom === null ? "trials_needed" : "questions_needed"),
+    key: /** @type {TermKey} */ (unit.key),
     of: (/** @type {PairRow} */ pair) =>
-      pair.trials_needed === null ? "–" : count(Math.ceil(pair.trials_needed * each)),
+      pair.trials_needed === null ? "–" : count(Math.ceil(pair.trials_needed * unit.each)),
   };
 }
 
