@@ -179,8 +179,8 @@ class Turns:
 
     @property
     def moving(self) -> bool:
-        """Whether a server is being started."""
-        return bool(self._moves)
+        """Whether a server is being started, or stopped beside another one: what waits for that comes later."""
+        return bool(self._moves or self._exits)
 
     def settle(self) -> None:
         """Begin whatever is due: called whenever something was committed."""

@@ -326,6 +326,8 @@ class RoomyPlace:
         self.pairs: set[tuple[int, int]] = set()
         """Models that were brought up beside one whose last answers came."""
         self.rng = random.Random(name)
+        self.stopping = 0.0
+        """How long a server takes to stop beside the next one."""
 
     async def have(
         self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
@@ -372,6 +374,7 @@ class RoomyPlace:
         return self._left(model, tell)
 
     async def _left(self, model: int, tell: Callable[[Event], None]) -> None:
+        await asyncio.sleep(self.stopping)
         await self._stop(model, tell)
         self.leaving = None
 
@@ -422,6 +425,18 @@ async def test_a_place_that_turns_out_too_small_is_drained_from_then_on(tmp_path
     assert len(host.pairs) == 1, "it is tried once"
     (told,) = events_of_kind(bed.observer.events, ServersNoticed)
     assert told.notice == "no_room_beside" and "out of memory" in told.text
+
+
+async def test_whoever_waits_for_a_server_that_is_slow_to_stop_is_asked_after_it(
+    tmp_path: Path, reference: Bed
+) -> None:
+    """All answers of the next model may be there by then, so that nothing else goes on."""
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    (host,) = roomy_pool(bed, 1)
+    host.stopping = 0.1
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert host.pairs
 
 
 async def test_models_that_overlap_are_stopped_and_resumed(tmp_path: Path, reference: Bed) -> None:
