@@ -3,26 +3,23 @@
     python benchmarks/live_coverage.py [--quick] [--runs 200] [--schema NAME ...] [--minutes M] [--rows PATH]
                                        [--json PATH] [--markdown PATH]
 
-As `rubric_coverage.py`, but every run is live: models, a verifier and a grader beside it, all requests over HTTP, and a
-store. The grader is `math` where the schema asks for a box, which starts a process for answers without one, and else
-`numeric`. So that a run takes a second of CPU, it is small: 3 models, 12 questions, 6 to 12 trials a question, in a
-world whose 200 answers of each model to each question are known in every respect. The thresholds of a schema are fitted
-on the opening of each run and frozen; the true score is the mean of all answers under these very thresholds. Exact
-Match and Length-Robust are one rubric.
-
-The size was fixed before any run was live, by runs without HTTP of other seeds: with fewer questions of this world
-intervals are wider than they say (with 8, errors are 0.73 to 0.90 of their sigma), and bias was nowhere above a tenth
-of sigma.
+As `rubric_coverage.py` and of the same size (3 models, 30 questions, 4 to 24 trials a question), but every run is live:
+models, a verifier and a grader beside it, all requests over HTTP, and a store. The grader is `math` where the schema
+asks for a box, which starts a process for answers without one, and else `numeric`. The world's 200 answers of each
+model to each question are known in every respect. The thresholds of a schema are fitted on the opening of each run and
+frozen; the true score is the mean of all answers under these very thresholds. Exact Match and Length-Robust are one
+rubric.
 
 A run has three scores, which share their thresholds and their questions. So runs are counted, not scores: a run's share
 of scores whose interval contains the truth is one observation, and the standard error of the coverage is that of the
 mean of these shares. All schemata have the same seeds, so that rows are not independent of each other either.
 
 Runs are made in one process, one seed after the other under all schemata. With --rows they are kept in a file, and
-another start with the same file goes on with the next seeds; --minutes ends it in time. Each is set beside the same run
-without HTTP. A threshold is often the very value of an answer, or of a question, and numbers that came over HTTP may
-differ in the last digit. So the truth goes by the thresholds of the run without HTTP, which have to be the same to nine
-digits; and now and then one answer of a live run is in the category beside.
+another start with the same file goes on with the next seeds; --minutes ends it in time. All of them take about an hour
+of the processor. Each is set beside the same run without HTTP. A threshold is often the very value of an answer, or of
+a question, and numbers that came over HTTP may differ in the last digit. So the truth goes by the thresholds of the run
+without HTTP, which have to be the same to nine digits; and now and then one answer of a live run is in the category
+beside.
 """
 
 import json
@@ -40,7 +37,6 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, schemata
 from scorio.categorical import SCHEMATA, Schema, Thresholds
 
-QUESTIONS, LEAST, MOST = 12, 6, 12
 QUICK = 2
 ENOUGH = 100
 """Runs from which on a coverage is judged: the standard error of fewer is as wide as what it is to be in."""
@@ -62,9 +58,9 @@ class LiveRow(NamedTuple):
     """Seconds, with those of the servers; a process of the grader has its own."""
 
 
-def small_world() -> World:
+def quick_world() -> World:
     """As the simulator serves it, but at once."""
-    made = schemata(questions=QUESTIONS)
+    made = schemata()
     return World(made.name, made.p, latency=Latency(median=0.0005), population=made.population)
 
 
@@ -73,7 +69,7 @@ def one_row(world: World, schema: Schema, seed: int, url: str, alone: RunEnd) ->
     begun = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         beside = "math" if "has_box" in schema.signals else "numeric"
-        end = run_live(world, schema, seed, url, Path(folder), LEAST, MOST, beside)
+        end = run_live(world, schema, seed, url, Path(folder), beside)
     cpu = time.process_time() - begun
     truth = population_of(world).scores(schema, Thresholds(**alone.thresholds))
     errors = end.scores - truth
@@ -99,17 +95,17 @@ def kept_rows(path: Path | None) -> list[LiveRow]:
 
 def new_rows(names: set[str], seeds: range, until: float, done: set[tuple[str, int]]) -> Iterator[LiveRow]:
     """Runs under the schemata of these names that are not done yet, until that time."""
-    world = small_world()
+    world = quick_world()
     with serving(SimulatedServer(world)) as url:
         for seed in seeds:
             wanted = [one for one in SCHEMATA.values() if one.name in names and (one.name, seed) not in done]
             if not wanted:
                 continue
-            serials = drawn_answers(world, seed, 2 * MOST)
+            serials = drawn_answers(world, seed)
             for schema in wanted:
                 if time.monotonic() > until:
                     return
-                yield one_row(world, schema, seed, url, run_without_http(world, schema, serials, LEAST, MOST))
+                yield one_row(world, schema, seed, url, run_without_http(world, schema, serials))
 
 
 def row_of_table(schema: Schema, own: list[LiveRow]) -> tuple[tuple[object, ...], float, float]:

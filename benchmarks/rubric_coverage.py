@@ -94,29 +94,27 @@ def population_of(world: World) -> AnswerPopulation:
     return world.population
 
 
-def drawn_answers(world: World, seed: int, deepest: int = DEEPEST) -> NDArray[np.int64]:
+def drawn_answers(world: World, seed: int) -> NDArray[np.int64]:
     """(L, M, N): the numbers of the answers that the server gives to each trial of a run."""
     respondent = Respondent(world)
 
     def one(model: str, question: str) -> list[int]:
         base = hashed_base(seed, model, question)
-        texts = (respondent.answer(model, question, trial_seed(base, trial)).text for trial in range(deepest))
+        texts = (respondent.answer(model, question, trial_seed(base, trial)).text for trial in range(DEEPEST))
         return [serial for text in texts if (serial := serial_in(text)) is not None]
 
     return np.array([[one(model, question) for question in world.questions] for model in world.models])
 
 
-def run_without_http(
-    world: World, schema: Schema, serials: NDArray[np.int64], least: int = LEAST, most: int = MOST
-) -> RunEnd:
+def run_without_http(world: World, schema: Schema, serials: NDArray[np.int64]) -> RunEnd:
     """The decisions of a run on these answers."""
     population = population_of(world)
     wanted = RubricConfig(name=schema.name).percentiles
-    opening = AnswerColumns(population, serials[..., :least])
+    opening = AnswerColumns(population, serials[..., :LEAST])
     fitted = fit_frozen(opening, ["q"] * opening.serials.size, wanted, with_medians=False).values
     labels = classify(population.signals, schema, Thresholds(**fitted)).ravel()[serials]
     weights = np.array(schema.weights, dtype=float)
-    section = Decisions.model_validate({"rubric": {"name": schema.name}, "trials": {"min": least, "max": most}})
+    section = Decisions.model_validate({"rubric": {"name": schema.name}, "trials": {"min": LEAST, "max": MOST}})
     models, questions, _ = serials.shape
     controller = Controller(plan_on(Bench(models, questions, weights), section, world.models))
     while controller.finished is None:
@@ -140,16 +138,7 @@ def run_without_http(
     )
 
 
-def run_live(
-    world: World,
-    schema: Schema,
-    seed: int,
-    url: str,
-    folder: Path,
-    least: int = LEAST,
-    most: int = MOST,
-    beside: str = "math",
-) -> RunEnd:
+def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, beside: str = "math") -> RunEnd:
     """The same over HTTP."""
     (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in question_rows(world)))
     fit = {"fit": "opening"} if schema.thresholds else {}
@@ -167,7 +156,7 @@ def run_live(
             "concurrency": {"concurrency": 64},
         },
         "rubric": {"name": schema.name, **fit},
-        "trials": {"min": least, "max": most},
+        "trials": {"min": LEAST, "max": MOST},
     }
     record = adaptive_eval.run(settings, directory=folder / "run", display="none")
     assert record.results is not None
