@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from judged_spending import JUDGE, JudgedSpender
 from ledger_check import Row, Trial, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start
-from spending import GPUS, LOW, MAX_TOKENS, RESET, SLOTS
-from test_judged_caps import JUDGE_GPUS, JUDGE_PRICE, JUDGE_SLOTS, JUDGED, PRICE, judged_config, kept_to
+from spending import LOW, MAX_TOKENS, RESET, SLOTS
+from test_judged_caps import JUDGED, judged_config, spending_keeps_to
 from thoroughness import examples, only_drawn
 
 from adaptive_eval.config.load import load_config
@@ -95,19 +95,9 @@ def lead_compared(
 
 
 def check_caps(life: ComparedLife) -> None:
-    """Counted at the servers, answers and verdicts: what was generated, whether it came or not, and what it costs."""
-    attempts, budget = life.world.attempts, life.budget
-    tokens = sum(map(kept_to, attempts))
-    assert tokens <= budget.get("tokens", tokens)
-    usd = sum(kept_to(one) * (JUDGE_PRICE if one.model == JUDGE else PRICE) for one in attempts) / 1e6
-    assert usd <= budget.get("usd", usd)
-    seconds = sum(
-        one.seconds * (JUDGE_GPUS / JUDGE_SLOTS if one.model == JUDGE else GPUS / life.slots)
-        for one in attempts
-        if one.tokens
-    )
-    assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
-    assert len(life.others) + len(life.rows) <= budget.get("trials", float("inf"))
+    """The budget is kept to, also in trials, and nothing is graded that no judge has said."""
+    spending_keeps_to(life.budget, life.world, life.slots)
+    assert len(life.others) + len(life.rows) <= life.budget.get("trials", float("inf"))
     for trial, row in life.rows.items():
         assert row.category in (None, life.expected(trial)), "a verdict that nobody gave"
 

@@ -156,19 +156,24 @@ def kept_to(one: Attempt) -> int:
     return sum(min(tokens, longest + PROMPT_TOKENS) for tokens in one.tokens)
 
 
-def caps_hold(life: JudgedLife) -> None:
+def spending_keeps_to(budget: Mapping[str, float], world: JudgedSpender, slots: int) -> None:
     """Counted at the servers: what was generated, whether it came or not, and what is charged for it."""
-    attempts, budget = life.world.attempts, life.budget
+    attempts = world.attempts
     tokens = sum(map(kept_to, attempts))
     assert tokens <= budget.get("tokens", tokens)
     usd = sum(kept_to(one) * (JUDGE_PRICE if one.model == JUDGE else PRICE) for one in attempts) / 1e6
     assert usd <= budget.get("usd", usd)
     seconds = sum(
-        one.seconds * (JUDGE_GPUS / JUDGE_SLOTS if one.model == JUDGE else GPUS / life.slots)
+        one.seconds * (JUDGE_GPUS / JUDGE_SLOTS if one.model == JUDGE else GPUS / slots)
         for one in attempts
         if one.tokens
     )
     assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
+
+
+def caps_hold(life: JudgedLife) -> None:
+    """The budget is kept to, and nothing is graded that no judge has said."""
+    spending_keeps_to(life.budget, life.world, life.slots)
     for row in life.rows.values():
         assert row.category in (None, int(row.text == "right")), "a verdict that nobody gave"
 

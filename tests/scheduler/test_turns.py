@@ -283,15 +283,17 @@ async def test_a_replica_that_does_not_start_is_done_without(tmp_path: Path, ref
     assert {one.notice for one in told} == {"no_further_server"}
 
 
-async def test_a_pool_that_is_stopped_and_resumed_is_the_same_run(tmp_path: Path, reference: Bed) -> None:
-    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
-    rng, starts = random.Random(8), 0
+async def stopped_and_resumed(
+    bed: Bed, reference: Bed, rng: random.Random, opened: Callable[[], object], longest: float
+) -> None:
+    """On places that are `opened` anew, each start is stopped at some moment, once or twice: it is the same run."""
+    starts = 0
     while bed.controller.finished is None:
         starts += 1
-        pool(bed, rng.randint(1, 4))
+        opened()
 
         def stop_soon(scheduler: Scheduler) -> None:
-            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.04)
+            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, longest)
             for _ in range(rng.randint(1, 2)):
                 loop.call_later(delay, scheduler.stop)
 
@@ -299,6 +301,11 @@ async def test_a_pool_that_is_stopped_and_resumed_is_the_same_run(tmp_path: Path
     assert starts > 2
     assert bed.looks() == reference.looks()
     assert bed.outcomes() == reference.outcomes()
+
+
+async def test_a_pool_that_is_stopped_and_resumed_is_the_same_run(tmp_path: Path, reference: Bed) -> None:
+    bed, rng = Bed(tmp_path, reference.plan, slots=SLOTS), random.Random(8)
+    await stopped_and_resumed(bed, reference, rng, lambda: pool(bed, rng.randint(1, 4)), 0.04)
 
 
 # -- places with memory for two ----------------------------------------------------------------------------------------
@@ -440,18 +447,5 @@ async def test_whoever_waits_for_a_server_that_is_slow_to_stop_is_asked_after_it
 
 
 async def test_models_that_overlap_are_stopped_and_resumed(tmp_path: Path, reference: Bed) -> None:
-    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
-    rng, starts = random.Random(9), 0
-    while bed.controller.finished is None:
-        starts += 1
-        roomy_pool(bed, rng.randint(1, 3))
-
-        def stop_soon(scheduler: Scheduler) -> None:
-            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.06)
-            for _ in range(rng.randint(1, 2)):
-                loop.call_later(delay, scheduler.stop)
-
-        await bed.start(stop_soon if starts < 8 else None)
-    assert starts > 2
-    assert bed.looks() == reference.looks()
-    assert bed.outcomes() == reference.outcomes()
+    bed, rng = Bed(tmp_path, reference.plan, slots=SLOTS), random.Random(9)
+    await stopped_and_resumed(bed, reference, rng, lambda: roomy_pool(bed, rng.randint(1, 3)), 0.06)
