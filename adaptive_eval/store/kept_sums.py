@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.errors import StoreError
+from adaptive_eval.store.checksums import is_there
 from adaptive_eval.store.records import ReplicaSums, Spending
 
 LARGEST = 2**30
@@ -91,7 +92,7 @@ def _misformed() -> StoreError:
 
 def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
     """What is kept of a run; None where nothing is."""
-    if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'summed'").fetchone()[0]:
+    if not is_there(connection, "summed"):
         return None
     columns = "last, trials, replicas, spending, models, questions, counts"
     rows = connection.execute(f"SELECT {columns} FROM summed").fetchall()
