@@ -26,6 +26,8 @@ from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
 BACKLOG = 4096
+TURNS_OF_ACCEPTING = 3
+"""Of the event loop, until a connection that it has accepted is known to its protocol, and can be broken."""
 LEANING = (0.5, 0.0, -0.5)
 """What the verifier of a population leans to without content."""
 
@@ -100,9 +102,14 @@ class SimulatedServer:
 
     async def die(self) -> None:
         """Stop listening and break every connection."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # asyncio leaves a connection open for good whose server is closed while it is being accepted
+            for taking in listener.sockets:
+                asyncio.get_running_loop().remove_reader(taking)
+            for _ in range(TURNS_OF_ACCEPTING):
+                await asyncio.sleep(0)
+            listener.close()
         for connection in tuple(self._connections):
             connection.abort()
         # so that the connections are really gone when this returns

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -287,6 +288,21 @@ async def test_slow_replicas_and_those_that_ignore_n(client: httpx2.AsyncClient)
     async with SimulatedServer(WORLD, faults=Faults(count_one=True)) as server:
         payload = await ask(client, server, chat(n=3))
         assert payload["usage"]["completion_tokens"] == payload["timings"]["predicted_n"]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_is_just_being_accepted_is_broken_too(turns: int) -> None:
+    """Whichever turn of the loop a server dies in, it leaves no connection open behind it."""
+    server = SimulatedServer(WORLD)
+    async with server:
+        port = int(server.base_url.split(":")[2].removesuffix("/v1"))
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.die()
+            client.setblocking(False)
+            with suppress(ConnectionResetError):
+                assert client.recv(1) == b""
 
 
 # -- in a thread -------------------------------------------------------------------------------------------------
