@@ -20,14 +20,12 @@ from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
+from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots, close_listener
 from adaptive_eval.simulate.judging import KnowingVerifier, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
 BACKLOG = 4096
-TURNS_OF_ACCEPTING = 3
-"""Of the event loop, until a connection that it has accepted is known to its protocol, and can be broken."""
 LEANING = (0.5, 0.0, -0.5)
 """What the verifier of a population leans to without content."""
 
@@ -104,12 +102,7 @@ class SimulatedServer:
         """Stop listening and break every connection."""
         listener, self._listener = self._listener, None
         if listener is not None:
-            # asyncio leaves a connection open for good whose server is closed while it is being accepted
-            for taking in listener.sockets:
-                asyncio.get_running_loop().remove_reader(taking)
-            for _ in range(TURNS_OF_ACCEPTING):
-                await asyncio.sleep(0)
-            listener.close()
+            await close_listener(listener)
         for connection in tuple(self._connections):
             connection.abort()
         # so that the connections are really gone when this returns

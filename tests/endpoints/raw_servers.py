@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import orjson
 
 from adaptive_eval.endpoints.types import Message, Prompt
+from adaptive_eval.simulate.http1 import close_listener
 
 Script = Callable[["Exchange"], Awaitable[None]]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -118,11 +119,7 @@ async def connections_of(serve: Serve, tls: ssl.SSLContext | None = None) -> Asy
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:
-        # who has been accepted is let in first: asyncio leaves a connection open that comes into a closed listener
-        with suppress(RuntimeError):  # uvloop has readers of its own
-            asyncio.get_running_loop().remove_reader(listener.sockets[0].fileno())
-        await _next_turns()
-        listener.close()
+        await close_listener(listener)
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

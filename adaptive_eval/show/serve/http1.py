@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from adaptive_eval.simulate.http1 import close_listener
+
 MOST_CONNECTIONS = 128
 LONGEST_HEAD = 16 * 1024
 HEAD_SECONDS = 20.0
@@ -104,7 +106,7 @@ class HttpServer:
 
     async def close(self) -> None:
         """Stop listening and drop every connection."""
-        self._listener.close()
+        await close_listener(self._listener)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
