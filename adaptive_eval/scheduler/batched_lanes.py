@@ -7,8 +7,7 @@ from adaptive_eval.scheduler.batches import BatchedEndpoint
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.scheduler.waiting import TrialGroup
 from adaptive_eval.seeds import trial_seed
-from adaptive_eval.store import Event
-from adaptive_eval.store.events import BatchTaken, events_of_kind
+from adaptive_eval.store import BatchTaken, Event, events_of_kind
 from adaptive_eval.store.pending import PendingBatch, pending_batches
 
 Place = tuple[int, int, int]

@@ -29,8 +29,8 @@ from adaptive_eval.store import (
     SentRequest,
     Store,
     VerdictsAsked,
+    events_of_kind,
 )
-from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.roster import Names
 
 UNSAID_SECONDS = BEAT_SECONDS + 1.0

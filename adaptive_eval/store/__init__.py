@@ -1,58 +1,54 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
 from adaptive_eval.store.draft import Draft
-from adaptive_eval.store.events import (
+from adaptive_eval.store.events import event_of, events_of_kind, since_the_start
+from adaptive_eval.store.events.answers import (
     AlarmRaised,
     AnswersKept,
     AnswersLost,
     AnswersUnwanted,
-    AnswerUngraded,
-    BaselineAsked,
     BatchCancelled,
     BatchEnded,
     BatchPlanned,
     BatchTaken,
-    Change,
-    Event,
-    GraderChosen,
+)
+from adaptive_eval.store.events.beginnings import (
     GreedyBegun,
-    Json,
     LabelsTaken,
-    ModelSetAside,
-    ModelSettled,
-    OnlyFailures,
     OpponentAnswered,
     OpponentBegun,
     OutcomesRecorded,
-    PlaceAwaited,
     PriorTaken,
+    TrialsImported,
+)
+from adaptive_eval.store.events.event import Change, Event, Json, UnknownEvent
+from adaptive_eval.store.events.grading import (
+    AnswerUngraded,
+    BaselineAsked,
+    GraderChosen,
     RegradingBegun,
+    ThresholdsFrozen,
+    TrialsRegraded,
+    VerdictsAsked,
+    VerdictsInVain,
+)
+from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunResumed, RunStarted, RunStopped, SettingsChanged
+from adaptive_eval.store.events.servers import (
+    ModelSetAside,
+    ModelSettled,
+    OnlyFailures,
+    PlaceAwaited,
     ReplicaBack,
     ReplicaLost,
-    RunBegun,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    RunStopped,
     ServerDied,
     ServerLaunched,
     ServerLaunching,
     ServerReleased,
     ServersNoticed,
-    SettingsChanged,
     SettledCommandEnded,
     SiteAwaited,
     SiteLost,
     SitePlaced,
-    ThresholdsFrozen,
-    TrialsImported,
-    TrialsRegraded,
-    UnknownEvent,
-    VerdictsAsked,
-    VerdictsInVain,
-    event_of,
-    events_of_kind,
-    since_the_start,
 )
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (

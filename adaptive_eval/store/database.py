@@ -137,7 +137,7 @@ CREATE TABLE looks (
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     at REAL NOT NULL,
-    kind TEXT NOT NULL,            -- see store/events.py
+    kind TEXT NOT NULL,            -- see store/events/
     body TEXT NOT NULL             -- JSON
 );
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from adaptive_eval.store import database
-from adaptive_eval.store.events import Event
+from adaptive_eval.store.events.event import Event
 from adaptive_eval.store.records import RunHeader, TrialRecord
 from adaptive_eval.store.rows import (
     INSERT_TRIAL,

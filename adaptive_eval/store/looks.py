@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, TypeGuard, cast
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import StoredLook
-from adaptive_eval.store.events import Event, SettingsChanged, events_of_kind
+from adaptive_eval.store.events import events_of_kind
+from adaptive_eval.store.events.event import Event
+from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.forms import is_look
 from adaptive_eval.store.roster import Names
 

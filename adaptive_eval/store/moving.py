@@ -24,7 +24,7 @@ from adaptive_eval.sections import LEDGER, SEGMENTS
 from adaptive_eval.store import database
 from adaptive_eval.store.answer_places import AnswerPlace, is_given, new_name, place_at
 from adaptive_eval.store.checksums import COLUMNS
-from adaptive_eval.store.events import AnswersKept
+from adaptive_eval.store.events.answers import AnswersKept
 from adaptive_eval.store.records import TrialRecord, size_of
 from adaptive_eval.store.rows import unpack_text
 from adaptive_eval.store.segments import TEXTS, SegmentRow, load_parquet, segment_of

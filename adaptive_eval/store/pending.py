@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from adaptive_eval.store.events import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
+from adaptive_eval.store.events.answers import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
+from adaptive_eval.store.events.event import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import queries, whereabouts
-from adaptive_eval.store.events import Event, Json, VerdictsInVain, event_of, events_of_kind
+from adaptive_eval.store.events import event_of, events_of_kind
+from adaptive_eval.store.events.event import Event, Json
+from adaptive_eval.store.events.grading import VerdictsInVain
 from adaptive_eval.store.kept_sums import Counts, thinned
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.store.events import Event, Json, VerdictsInVain
+from adaptive_eval.store.events.event import Event, Json
+from adaptive_eval.store.events.grading import VerdictsInVain
 
 SignalValue = float | bool | str
 

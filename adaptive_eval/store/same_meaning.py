@@ -10,7 +10,7 @@ grader's source files were part of its meaning resume, and have them from then o
 from collections.abc import Iterator, Mapping
 
 from adaptive_eval.errors import RunChanged
-from adaptive_eval.store.events import Change, Json
+from adaptive_eval.store.events.event import Change, Json
 from adaptive_eval.store.records import RunHeader
 
 SHOWN_CHANGES = 12

@@ -12,7 +12,9 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.sections import LEDGER, PATIENCE
 from adaptive_eval.store import database, whereabouts
 from adaptive_eval.store.database import RunLock
-from adaptive_eval.store.events import AnswersLost, Change, Event, SettingsChanged
+from adaptive_eval.store.events.answers import AnswersLost
+from adaptive_eval.store.events.event import Change, Event
+from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.moving import AnswerMover, mover_of, sweep

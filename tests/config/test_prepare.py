@@ -12,7 +12,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.store.events import Json
+from adaptive_eval.store import Json
 from adaptive_eval.store.records import RunHeader
 
 CONFIG = """

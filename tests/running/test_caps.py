@@ -38,8 +38,7 @@ from thoroughness import examples, only_drawn
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.scheduler.scheduler import TICK_SECONDS
-from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader
-from adaptive_eval.store.events import events_of_kind
+from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader, events_of_kind
 
 MOST_SLACK = TICK_SECONDS + 0.1
 """A cap on time is looked at with every tick."""

@@ -30,7 +30,7 @@ from adaptive_eval.show.text import (
     markdown_table,
     without_markup,
 )
-from adaptive_eval.store.events import BatchEnded, BatchPlanned, BatchTaken, Event, ThresholdsFrozen
+from adaptive_eval.store import BatchEnded, BatchPlanned, BatchTaken, Event, ThresholdsFrozen
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_eval import store
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.event_words import sentence
@@ -299,6 +300,8 @@ def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, bo
 def test_no_kind_is_forgotten() -> None:
     assert {type(event) for event, _, _ in STORED} == set(CLASSES)
     assert len({one.KIND for one in CLASSES}) == len(CLASSES)
+    classes = [one for one in vars(store).values() if isinstance(one, type) and issubclass(one, Event)]
+    assert {one for one in classes if hasattr(one, "KIND")} == set(CLASSES)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,139 @@
+"""What can happen to a run, apart from trials and looks: one class a kind, with its facts as fields.
+
+An event is stored as a kind and a JSON object with its fields. A field that an earlier version did not write has its
+default, one that a later version writes besides is passed over, and so is what a kind means that only a later version
+knows: who reads it gets an `UnknownEvent`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.store.events.answers import (
+    AlarmRaised,
+    AnswersKept,
+    AnswersLost,
+    AnswersUnwanted,
+    BatchCancelled,
+    BatchEnded,
+    BatchPlanned,
+    BatchTaken,
+)
+from adaptive_eval.store.events.beginnings import (
+    GreedyBegun,
+    LabelsTaken,
+    OpponentAnswered,
+    OpponentBegun,
+    OutcomesRecorded,
+    PriorTaken,
+    TrialsImported,
+)
+from adaptive_eval.store.events.event import Event, UnknownEvent
+from adaptive_eval.store.events.grading import (
+    AnswerUngraded,
+    BaselineAsked,
+    GraderChosen,
+    RegradingBegun,
+    ThresholdsFrozen,
+    TrialsRegraded,
+    VerdictsAsked,
+    VerdictsInVain,
+)
+from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunResumed, RunStarted, RunStopped, SettingsChanged
+from adaptive_eval.store.events.servers import (
+    ModelSetAside,
+    ModelSettled,
+    OnlyFailures,
+    PlaceAwaited,
+    ReplicaBack,
+    ReplicaLost,
+    ServerDied,
+    ServerLaunched,
+    ServerLaunching,
+    ServerReleased,
+    ServersNoticed,
+    SettledCommandEnded,
+    SiteAwaited,
+    SiteLost,
+    SitePlaced,
+)
+
+CLASSES: tuple[type[Event], ...] = (
+    RunStarted,
+    RunResumed,
+    SettingsChanged,
+    ModelSetAside,
+    AnswersLost,
+    AnswersUnwanted,
+    AnswerUngraded,
+    ReplicaLost,
+    ReplicaBack,
+    OnlyFailures,
+    ServersNoticed,
+    AlarmRaised,
+    PlaceAwaited,
+    ServerLaunching,
+    ServerLaunched,
+    ServerDied,
+    ServerReleased,
+    SiteAwaited,
+    SitePlaced,
+    SiteLost,
+    ModelSettled,
+    SettledCommandEnded,
+    BatchPlanned,
+    BatchTaken,
+    BatchCancelled,
+    BatchEnded,
+    RegradingBegun,
+    TrialsRegraded,
+    TrialsImported,
+    GraderChosen,
+    PriorTaken,
+    GreedyBegun,
+    LabelsTaken,
+    OpponentBegun,
+    OpponentAnswered,
+    OutcomesRecorded,
+    ThresholdsFrozen,
+    BaselineAsked,
+    AnswersKept,
+    VerdictsAsked,
+    VerdictsInVain,
+    RunStopped,
+    RunFinished,
+)
+_READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
+    one.KIND: cache(partial(TypeAdapter[Event], one)) for one in CLASSES
+}
+"""Each is made when the first event of its kind is read."""
+
+Found = TypeVar("Found", bound=Event)
+
+
+def event_of(kind: str, body: object, at: float = 0.0) -> Event:
+    """The event that was stored so; raises `StoreError` where a kind that is known lacks what it cannot do without."""
+    if kind not in _READERS:
+        return UnknownEvent(kind, body if isinstance(body, Mapping) else {}, at=at)
+    if not isinstance(body, Mapping):
+        raise StoreError(f"an event of the kind {kind} is damaged: it has no fields")
+    try:
+        return _READERS[kind]().validate_python({**body, "at": at})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StoreError(f"an event of the kind {kind} is damaged: {where}: {first['msg']}") from error
+
+
+def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
+    """Those of one kind, in their order."""
+    return [event for event in events if isinstance(event, kind)]
+
+
+def since_the_start(events: Sequence[Event]) -> Sequence[Event]:
+    """What has happened since the run was last begun or resumed."""
+    starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
+    return events[max(starts, default=0) :]

@@ -1,0 +1,71 @@
+"""What every event has, and how it is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple
+
+Json = Mapping[str, object]
+LEFT_OUT = "left out where it is None"
+SHOWN_CHARACTERS = 80
+
+
+class Change(NamedTuple):
+    """One setting that differs."""
+
+    path: str
+    was: object = None
+    now: object = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.was)} → {_shown(self.now)}"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not set"
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def where_known() -> Any:
+    """A field that is not stored where there is nothing to say."""
+    return field(default=None, metadata={LEFT_OUT: True})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to the run."""
+
+    KIND: ClassVar[str]
+    """What it is called where it is stored."""
+    at: float = field(default=0.0, kw_only=True)
+    """Seconds since 1970; set by the store when it is committed."""
+
+    @property
+    def kind(self) -> str:
+        """What it is called where it is stored."""
+        return self.KIND
+
+    def body(self) -> dict[str, object]:
+        """Its fields as they are stored."""
+        values = {one.name: (getattr(self, one.name), one.metadata) for one in fields(self) if one.name != "at"}
+        return {
+            name: value
+            for name, (value, metadata) in values.items()
+            if value is not None or not metadata.get(LEFT_OUT, False)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent(Event):
+    """One that a later version of adaptive-eval has written."""
+
+    called: str
+    content: Json = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return self.called
+
+    def body(self) -> dict[str, object]:
+        return dict(self.content)

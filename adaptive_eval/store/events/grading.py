@@ -1,0 +1,117 @@
+"""How answers were graded: without success, anew, by thresholds that were fitted, by a judge that costs something."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from adaptive_eval.store.events.event import Event, Json, where_known
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerUngraded(Event):
+    """The grader failed on an answer of a model, for the first time since the run was started; the run goes on."""
+
+    KIND: ClassVar[str] = "ungraded"
+    model: str
+    question: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegradingBegun(Event):
+    """Answers without a grade are graded once more before the run goes on; told, not stored."""
+
+    KIND: ClassVar[str] = "regrading"
+    trials: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsRegraded(Event):
+    """So many trials have got their grades anew."""
+
+    KIND: ClassVar[str] = "regraded"
+    trials: int = 0
+    so_far: int | None = where_known()
+    """When a run goes on, over the groups of this start."""
+    of: int | None = where_known()
+    answers: int | None = where_known()
+    """When all of a run are graded by another grader."""
+    changed: int | None = where_known()
+    """Of these, those with another category than before."""
+    failed: int | None = where_known()
+    """Those that have no grade now."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraderChosen(Event):
+    """A grader that gives the imported trials the grades of their logs, as far as a sample shows."""
+
+    KIND: ClassVar[str] = "grader_chosen"
+    grader: str
+    compared: int = 0
+    """Stored answers that it has graded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdsFrozen(Event):
+    """Percentiles that the rubric compares with, and lengths that are usual: fitted once, they move no more."""
+
+    KIND: ClassVar[str] = "thresholds"
+    section: Json = field(default_factory=dict)
+    """The rubric, as the configuration has it."""
+    run: str | None = where_known()
+    """The earlier run that they come from; None: this run's opening."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    rest_on: Mapping[str, int] = field(default_factory=dict)
+    """Trials that each was fitted on."""
+    medians: Mapping[str, float] = field(default_factory=dict)
+    """Tokens of an answer to each question, where the rubric looks at `length_ratio`."""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """Trials of each model among those that all were fitted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineAsked(Event):
+    """A verifier is asked for the label scores of a request without content, or has given them: once for a run.
+
+    Asking counts at its worst, and the scores take back what they did not use of it.
+    """
+
+    KIND: ClassVar[str] = "baseline"
+    asked_as: str = ""
+    """What the scores depend on, as a digest."""
+    scores: tuple[float, ...] = ()
+    """Log-probabilities of the labels; empty where they are asked for."""
+    unseen: tuple[int, ...] = ()
+    """Labels of which only a bound is known, by number."""
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictsAsked(Event):
+    """`regrade` asks a judge about so many answers, which counts at its worst; or has heard it, and takes back what
+    that did not use; or has stored the grades with what they cost, and takes back all of it.
+
+    What is left was spent on grades that never became those of the run.
+    """
+
+    KIND: ClassVar[str] = "verdicts_asked"
+    answers: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictsInVain(Event):
+    """Requests for grades of a model's answers that are stored, and in what these have cost, but led to no grade of
+    today: a verdict could not be read, a reply to it was lost, or another one has taken its place."""
+
+    KIND: ClassVar[str] = "verdicts_in_vain"
+    model: str
+    verdicts: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
