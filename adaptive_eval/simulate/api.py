@@ -98,7 +98,7 @@ class ResponseShape:
 
     def _usage(self, choices: Sequence[SimulatedChoice]) -> dict[str, int]:
         counted = choices[:1] if self._count_one else choices
-        before, after = len(words_of(self._prompt)), sum(choice.tokens for choice in counted)
+        before, after = len(self._prompt.split()), sum(choice.tokens for choice in counted)
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
     def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
@@ -129,12 +129,12 @@ class ResponseShape:
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
-        """A choice in so many parts, each of which one event carries."""
-        words = words_of(choice.text)
+        """A choice in so many parts, each of which one event carries: whole words where their probabilities come along."""
         tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
+        whole: Sequence[str] = choice.text if tokens is None else words_of(choice.text)
         for piece in range(pieces):
-            start, end = len(words) * piece // pieces, len(words) * (piece + 1) // pieces
-            text = "".join(words[start:end])
+            start, end = len(whole) * piece // pieces, len(whole) * (piece + 1) // pieces
+            text = "".join(whole[start:end])
             reason = choice.finish_reason if piece == pieces - 1 else None
             part: dict[str, Any] = {"index": index, "finish_reason": reason}
             if not self._chat:
