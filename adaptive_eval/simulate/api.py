@@ -129,7 +129,7 @@ class ResponseShape:
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
-        """A choice in so many parts, each of which one event carries: whole words where their probabilities come along."""
+        """A choice in so many parts, an event for each: whole words where their probabilities come along."""
         tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
         whole: Sequence[str] = choice.text if tokens is None else words_of(choice.text)
         for piece in range(pieces):
