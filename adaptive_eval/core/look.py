@@ -367,7 +367,7 @@ def tiers(standing: JudgedLook) -> tuple[int, ...]:
         stands = np.where(np.sign(evidence.z) == -call, 0, call)
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())
     tier = np.ones(len(order), dtype=np.intp)
-    tier[order[1:]] = 1 + np.cumsum(np.diag(_told_apart(standing), 1))
+    tier[order[1:]] = 1 + np.cumsum(_called(standing, np.stack([order[:-1], order[1:]], axis=1)))
     return tuple(tier.tolist())
 
 
@@ -382,11 +382,16 @@ def letters(standing: JudgedLook) -> tuple[str, ...]:
 
 def _told_apart(standing: JudgedLook) -> BoolArray:
     """(L, L), from best to worst: whose pair is resolved in today's direction, without any margin."""
-    evidence, order = standing.evidence, standing.order
+    order = standing.order
     above, below = np.triu_indices(len(order), k=1)
-    pairs = np.stack([order[above], order[below]], axis=1)
+    apart = np.zeros((len(order), len(order)), dtype=bool)
+    apart[above, below] = _called(standing, np.stack([order[above], order[below]], axis=1))
+    return apart | apart.T
+
+
+def _called(standing: JudgedLook, pairs: IndexArray) -> BoolArray:
+    """Which of the pairs (n, 2) are resolved with the first one ahead, without any margin."""
+    evidence = standing.evidence
     at = evidence.plain_positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1, -1)
-    apart = np.zeros((len(order), len(order)), dtype=bool)
-    apart[above, below] = sign * standing.memory.call[at] > 0
-    return apart | apart.T
+    return np.asarray(sign * standing.memory.call[at] > 0)

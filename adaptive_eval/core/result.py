@@ -15,7 +15,7 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
-from scorio.sinf.compare import sampled_variance
+from scorio.sinf.compare import sampled_covariance, sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
 
 TWO_SIDED_95 = float(ndtri(0.975))
@@ -228,16 +228,27 @@ def plain_differences(evidence: Evidence, pairs: IndexArray) -> FloatArray:
 
 
 def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The mean difference of each pair, and its variance where the questions are a sample; some pairs at a time."""
+    """The mean difference of each pair, and its variance where the questions are a sample."""
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
     against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
+    if len(pairs) <= len(means):
+        return _of_few(against, pairs, plan.bench.clusters)
+    mean, first, second = against.mean(axis=-1), pairs[:, 0], pairs[:, 1]
+    shared = sampled_covariance(against, plan.bench.clusters)
+    own = np.diag(shared)
+    # of equal models nothing but a rounding error may be left, on either side of 0
+    return mean[first] - mean[second], np.maximum(own[first] + own[second] - 2.0 * shared[first, second], 0.0)
+
+
+def _of_few(means: FloatArray, pairs: IndexArray, clusters: NDArray[np.int64] | None) -> tuple[FloatArray, FloatArray]:
+    """The same from the differences themselves, of some pairs at a time."""
     difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
     at_once = max(CELLS_AT_ONCE // means.shape[1], 1)
     for start in range(0, len(pairs), at_once):
         part = slice(start, start + at_once)
-        d = against[pairs[part, 0]] - against[pairs[part, 1]]
+        d = means[pairs[part, 0]] - means[pairs[part, 1]]
         difference[part] = d.mean(axis=-1)
-        variance[part] = sampled_variance(d, plan.bench.clusters)
+        variance[part] = sampled_variance(d, clusters)
     return difference, variance
 
 

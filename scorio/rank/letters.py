@@ -39,21 +39,31 @@ def letter_display(apart: NDArray[np.bool_]) -> tuple[str, ...]:
 
 
 def _groups(apart: NDArray[np.bool_]) -> Iterator[int]:
-    """The largest groups in which no two are told apart, as sets of bits (Bron and Kerbosch 1973, with a pivot)."""
-    models = len(apart)
-    alike = [
-        sum(1 << other for other in range(models) if other != one and not apart[one, other]) for one in range(models)
-    ]
-    to_grow = [(0, (1 << models) - 1, 0)]
+    """The largest groups in which no two are told apart, as sets of bits (Bron and Kerbosch 1973, with a pivot).
+
+    Whoever is like all that may join is in each group to come, and joins at once.
+    """
+    alike = _sets_of_bits(~apart & ~np.eye(len(apart), dtype=bool))
+    to_grow = [(0, (1 << len(apart)) - 1, 0)]
     while to_grow:
         group, may_join, seen = to_grow.pop()
-        if not may_join | seen:
+        others, most, pivot = may_join.bit_count() - 1, -1, 0
+        for one in _members(may_join):
+            if (shared := (may_join & alike[one]).bit_count()) == others:
+                group, seen = group | 1 << one, seen & alike[one]
+            elif shared > most:
+                most, pivot = shared, alike[one]
+        may_join &= ~group
+        if not may_join and not seen:
             yield group
-            continue
-        pivot = max(_members(may_join | seen), key=lambda one: (may_join & alike[one]).bit_count())
-        for one in _members(may_join & ~alike[pivot]):
+        for one in _members(may_join & ~pivot if all(may_join & ~alike[one] for one in _members(seen)) else 0):
             to_grow.append((group | 1 << one, may_join & alike[one], seen & alike[one]))
             may_join, seen = may_join & ~(1 << one), seen | 1 << one
+
+
+def _sets_of_bits(rows: NDArray[np.bool_]) -> list[int]:
+    """Each row as a number whose bits are its values."""
+    return [int.from_bytes(row.tobytes(), "little") for row in np.packbits(rows, axis=1, bitorder="little")]
 
 
 def _members(group: int) -> Iterator[int]:

@@ -233,6 +233,42 @@ def sampled_variance(d: FloatArray, clusters: NDArray[Any] | None = None) -> Flo
         >>> round(float(sampled_variance(d, clusters=np.array(["a", "b", "a", "b"]))), 4)
         0.0156
     """
+    sums, scale = _summed_residuals(d, clusters)
+    if not np.isfinite(scale):
+        return np.full(d.shape[:-1], np.inf)
+    variance: FloatArray = np.square(sums).sum(axis=-1) * scale
+    return variance
+
+
+def sampled_covariance(values: FloatArray, clusters: NDArray[Any] | None = None) -> FloatArray:
+    """Covariances of the means of several models when the M questions (last axis) are a sample.
+
+    The variance of any difference of two means follows from them, as `sampled_variance` has it from the differences
+    themselves: cheaper where there are more pairs than models.
+
+    Args:
+        values: The mean of each model on each question, (L, M).
+        clusters: A label for each question; None where each stands for itself.
+
+    Returns:
+        The covariances (L, L); infinite variances where there is one question or one cluster.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import sampled_covariance, sampled_variance
+        >>> a = np.array([[0.5, 0.0, 0.25, 0.25], [0.0, 0.5, 0.25, 1.0]])
+        >>> cov = sampled_covariance(a)
+        >>> bool(np.isclose(cov[0, 0] + cov[1, 1] - 2 * cov[0, 1], sampled_variance(a[0] - a[1])))
+        True
+    """
+    sums, scale = _summed_residuals(values, clusters)
+    if not np.isfinite(scale):
+        return np.asarray(np.where(np.eye(len(values), dtype=bool), np.inf, 0.0))
+    return np.asarray(sums @ sums.T * scale)
+
+
+def _summed_residuals(d: FloatArray, clusters: NDArray[Any] | None) -> tuple[FloatArray, float]:
+    """Residuals of the last axis, added within clusters, and what the sum of their squares is scaled by."""
     questions = d.shape[-1]
     residuals = d - d.mean(axis=-1, keepdims=True)
     if clusters is None:
@@ -241,7 +277,4 @@ def sampled_variance(d: FloatArray, clusters: NDArray[Any] | None = None) -> Flo
         names, members = np.unique(clusters, return_inverse=True)
         groups, sums = names.size, np.zeros((*d.shape[:-1], names.size))
         np.add.at(sums.T, members, residuals.T)
-    if groups < 2:
-        return np.full(d.shape[:-1], np.inf)
-    variance: FloatArray = np.square(sums).sum(axis=-1) * (groups / ((groups - 1.0) * questions**2))
-    return variance
+    return sums, groups / ((groups - 1.0) * questions**2) if groups > 1 else np.inf

@@ -122,6 +122,13 @@ def test_one_question_says_nothing_of_others_like_it() -> None:
     assert result.comparisons[0].sampled_z == 0.0
 
 
+def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
+    bench = Bench(5, 1, np.array(W))
+    result = found(told(Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10)),
+                        [[9], [7], [5], [3], [1]]))  # fmt: skip
+    assert [one.sampled_z for one in result.comparisons] == [0.0] * 6
+
+
 def test_outcomes_known_beforehand_are_in_every_score() -> None:
     known = np.arange(24).reshape(3, 4, 2)
     result = found(told(plan(prior_counts=known)))

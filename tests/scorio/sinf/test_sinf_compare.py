@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from scorio.sinf import compare, sampled_variance
+from scorio.sinf import compare, sampled_covariance, sampled_variance
 
 
 def test_z_has_the_sign_of_the_difference_and_rho_is_the_order_confidence():
@@ -52,3 +52,17 @@ def test_clustered_variance_covers_cluster_effects():
 def test_one_question_or_one_cluster_says_nothing_about_others():
     assert sampled_variance(np.array([0.3])) == np.inf
     assert sampled_variance(np.array([0.3, 0.1]), np.array([0, 0])) == np.inf
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(50) % 7], ids=["alone", "in clusters"])
+def test_covariances_say_what_differences_do(clusters: np.ndarray | None):
+    values = np.random.default_rng(5).random((6, 50))
+    shared = sampled_covariance(values, clusters)
+    first, second = np.triu_indices(6, k=1)
+    of_pairs = shared[first, first] + shared[second, second] - 2 * shared[first, second]
+    np.testing.assert_allclose(of_pairs, sampled_variance(values[first] - values[second], clusters), rtol=1e-9)
+    np.testing.assert_allclose(np.diag(shared), sampled_variance(values, clusters))
+
+
+def test_one_question_has_infinite_variances_and_no_covariance():
+    np.testing.assert_array_equal(sampled_covariance(np.array([[0.3], [0.4]])), [[np.inf, 0.0], [0.0, np.inf]])
