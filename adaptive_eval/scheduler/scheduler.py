@@ -3,36 +3,35 @@
     ask -> wait for a slot -> sample -> grade -> commit -> tell -> look -> commit
 
 A trial is told to the core only when it is committed: whatever the core has decided on can be read back. What waits and
-is sent is in `waiting` and `sending`, what was lost in `ledger`, who is asked nothing more in `departures`, and what
-has come in `intake`; here is what they do together, from the beginning of a run to its end.
+is sent is in `waiting` and `sending`, how answers are graded and kept in `keeping`, what was lost in `ledger`, who is
+asked nothing more in `departures`, and what has come in `intake`; here is what they do together, from the beginning of
+a run to its end.
 
-A start has two parts. First everything that is stored is taken up, and nothing else goes on: no commit, no tick, no
-server comes up. Only then does anything exist that could ask, so that nothing is ever asked that is there already.
+A start has two parts: first everything that is stored is restored (`restoring`), and only then is anything asked.
 """
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Iterable, Sequence
 
-from adaptive_eval.core.ahead import NO_ROUND
-from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
+from adaptive_eval.core.types import Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import ConfigError, StoreError, Unavailable
+from adaptive_eval.errors import StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.ahead import AskedAhead, EarlyAnswer
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes, Place
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, in_vain, record_of, regrade_of, waiting_record
+from adaptive_eval.scheduler.grading import Grading, record_of
 from adaptive_eval.scheduler.intake import Intake
+from adaptive_eval.scheduler.keeping import AnswerKeeper
 from adaptive_eval.scheduler.ledger import Ledger, LostAnswers, at_least_elapsed
-from adaptive_eval.scheduler.opening_fit import OpeningFit, place_of
+from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.regrading import Regrading
+from adaptive_eval.scheduler.restoring import Restoring
 from adaptive_eval.scheduler.sending import RequestSender, SendCallbacks
 from adaptive_eval.scheduler.server_times import HeldServers, ServerTimes
-from adaptive_eval.scheduler.time_outs import forget_time_outs
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import ServerHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
@@ -46,7 +45,6 @@ from adaptive_eval.store import (
     Roster,
     ServersNoticed,
     Store,
-    TrialRecord,
     VerdictsInVain,
     events_of_kind,
 )
@@ -91,8 +89,6 @@ class Scheduler:
         self._grading, self._store, self._observer, self._alarms = grading, store, observer, alarms
         self._names = [lane.name for lane in lanes]
         self._recorded = frozenset(model for model, lane in enumerate(lanes) if lane.recorded)
-        self._unjudged: dict[tuple[str, str, int], TrialRecord] = {}
-        """Answers that are on disk, and whose verdicts are not."""
         self._roster = Roster.of(self._names, (question.id for question in questions))
         self._elapsed_before = at_least_elapsed(store.reader)
         self._started: float | None = None
@@ -102,7 +98,6 @@ class Scheduler:
         self._troubles = [Troubles(name) for name in self._names]
         self._told_of_grading = 0
         by_id = {question.id: question for question in questions}
-        self._opening_fit = opening_fit
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
         self._verdict_costs = VerdictCosts(grading, store, self._losses, controller, lanes)
         self._regrading = Regrading(grading, store, by_id, set(self._names), self._verdict_costs)
@@ -110,7 +105,19 @@ class Scheduler:
         self._departures = self._make_departures()
         self._committer = self._make_committer()
         self._batches = BatchedLanes(lanes, self)
-        self._ahead = self._make_ahead(hosts, capped=ledger is not None)
+        self._ahead = self._make_ahead(hosts, ask=ledger is None and not grading.lasting and opening_fit is None)
+        self._keeper = AnswerKeeper(
+            lanes,
+            questions,
+            grading,
+            self._verdict_costs,
+            self._committer,
+            self._ahead,
+            self._intake,
+            self._departures,
+            opening_fit,
+            self.abort,
+        )
         self._sender = self._make_sender()
         self._turns = self._make_turns(hosts)
 
@@ -138,15 +145,15 @@ class Scheduler:
             ended=self._end_if_over,
             broken=self.abort,
         )
-        is_here = self._ahead.is_here if self._opening_fit is None else self._opening_fit.is_here
+        is_here = self._keeper.is_here
         return RequestSender(
             self._lanes, self._controller, self._committer, self._times, self._losses, tell, is_here, self._ahead
         )
 
-    def _make_ahead(self, hosts: Sequence[ServerHost], *, capped: bool) -> AskedAhead:
+    def _make_ahead(self, hosts: Sequence[ServerHost], *, ask: bool) -> AskedAhead:
         """Nobody asks ahead where caps count every request, where grades take requests, and where thresholds wait for
         the opening; nor of models that take turns, or that batch services answer for."""
-        if capped or self._grading.lasting or self._opening_fit is not None:
+        if not ask:
             without = set(range(len(self._lanes)))
         else:
             without = {model for host in hosts if len(host.models) > 1 for model in host.models}
@@ -243,7 +250,7 @@ class Scheduler:
         self._done = asyncio.get_running_loop().create_future()
         self._started = time.monotonic()
         try:
-            await self._take_up()
+            await self._restore()
             await self._carry_on()
         finally:
             self.over = True
@@ -267,64 +274,32 @@ class Scheduler:
 
     # -- the beginning and the end -------------------------------------------------------------------------------
 
-    async def _take_up(self) -> None:
-        """Take up what earlier starts of the run have stored: nothing is committed or asked meanwhile."""
-        reader, models = self._store.reader, self._roster.models
-        self._departures.take_up(reader.events())
-        forget_time_outs(self._store, models, self._observer.happened)
-        for regrade in await self._regrading.run(self._observer.happened):
-            self._departures.ungraded(models.position_of(regrade.model), regrade.question, str(regrade.grader_error))
-        waiting: list[Cost] = []
-        places: list[Place] = []
-        """Of what was asked of batch services."""
-        self._take_up_opening()
-        self._controller.keep(self._stored_outcomes(waiting, places))
+    async def _restore(self) -> None:
+        """Restore what earlier starts of the run have stored: nothing is committed or asked meanwhile."""
+        restoring = Restoring(
+            self._store,
+            self._roster,
+            self._controller,
+            self._departures,
+            self._regrading,
+            self._keeper,
+            self._intake,
+            self._batches,
+            self._losses,
+            self._stop_beyond_stored,
+            self._observer.happened,
+        )
+        looks = await restoring.run()
         self.taken_up = self._intake.total
-        if self._grading.lasting:
-            self._intake.take_up_grading(reader.grading_uses())
-        left = self._batches.take_up(reader.events(), places)
-        lost = self._losses.take_up(self._store, models, self._observer.happened, left)
-        self._controller.spend_elsewhere(0, reduce(Cost.plus, waiting, NO_COST))
-        looks = self._controller.restore((), lost)
-        if waiting and self.halt is None:  # nobody pays for their verdicts
+        if restoring.unjudged and self.halt is None:  # nobody pays for their verdicts
             self._controller.end_over_budget()
         self._departures.hear_set_aside()
         if looks and self._alarms is not None:
-            self._alarms.look_up(reader)
-            self._raise_alarms(reader.events())
+            self._alarms.look_up(self._store.reader)
+            self._raise_alarms(self._store.reader.events())
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
         self._departures.hear_settled(self._launched)
-
-    def _stored_outcomes(self, waiting: list[Cost], places: list[Place]) -> Iterator[Outcome]:
-        """What the core is told of stored answers, one by one: of millions no list is made.
-
-        `waiting` gets the cost of those that have no verdict, `places` those that batch services were asked for.
-        """
-        models, batched = self._roster.models, self._batches.models
-        for stored in self._store.reader.outcomes():
-            if stored.model not in models:
-                continue
-            if stored.waits:
-                waiting.append(stored.cost)
-            elif stored.awaits:
-                self._intake.spend(stored)
-                self._stop_beyond_stored(models.position_of(stored.model), stored.cost)
-            else:
-                outcome = self._intake.take(stored)
-                self._stop_beyond_stored(outcome.model, stored.cost)
-                if outcome.model in batched:
-                    places.append(outcome[:3])
-                yield outcome
-
-    def _take_up_opening(self) -> None:
-        """Take up answers that wait for thresholds, and fit these where nothing else is missing."""
-        if self._opening_fit is None:
-            return
-        event = self._opening_fit.take_up(self._store)
-        self._grading.rubric = self._opening_fit.rubric
-        if event is not None:
-            self._observer.happened(event)
 
     async def _carry_on(self) -> None:
         """Ask, commit and look until the end; what was noted on the way here is committed first."""
@@ -414,8 +389,7 @@ class Scheduler:
 
     def _owed(self, model: int) -> bool:
         """Something that this model was asked for is not told to the core."""
-        waiting = 0 if self._opening_fit is None else self._opening_fit.asked(model)
-        return not self._departures.gone(model) and self._controller.outstanding(model) > waiting
+        return not self._departures.gone(model) and self._controller.outstanding(model) > self._keeper.asked(model)
 
     def _settled(self, model: int) -> bool:
         """Its server may go: nobody waits for an answer, and nothing further will be asked."""
@@ -433,40 +407,8 @@ class Scheduler:
 
     async def _keep(self, model: int, group: TrialGroup, answers: Sequence[Answer]) -> None:
         """Grade the answers of a request, and have them stored."""
-        lane, question = self._lanes[model], self._questions[group.question]
-        each = list(zip(group.trials, answers, strict=True))
-        if self._grading.lasting:
-            reserved = self._verdict_costs.reserved
-            records = [waiting_record(lane, question, trial, group.round, answer, reserved) for trial, answer in each]
-            await self._judge(model, question, records)
-        else:
-            for trial, answer in each:
-                grade = await grade_or_error(self._grading, answer, question.for_trial(trial))
-                if group.round == NO_ROUND:
-                    self._ahead.came((model, group.question, trial), EarlyAnswer(answer, grade))
-                    continue
-                self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
+        await self._keeper.keep(model, group, answers)
         self._batches.kept(model, group)
-
-    async def _judge(self, model: int, question: Question, records: Sequence[TrialRecord]) -> None:
-        """Store answers, then have them graded: whoever ends the run between the two loses neither."""
-        costs = self._verdict_costs
-        for record in records:
-            self._committer.add_trial(record)
-        await self._committer.safe()
-        again = costs.asked_again(model, self._committer.safe)
-        grading = (
-            grade_or_error(self._grading, record.answer, question.for_trial(record.trial), again) for record in records
-        )
-        for record, grade in zip(records, await asyncio.gather(*grading), strict=True):
-            verdict = regrade_of(record, grade)
-            self._committer.add_verdict(costs.used(verdict))
-            if (event := in_vain(verdict)) is not None:
-                self._committer.add_event(event)
-            try:
-                costs.require_kept(verdict)
-            except Unavailable as error:
-                self.abort(error)
 
     def _stop_beyond(self, model: int, cost: Cost) -> None:
         """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
@@ -485,17 +427,8 @@ class Scheduler:
         told: list[Outcome | SetAside] = []
         for event in self._store.take_news():
             self._observer.happened(event)
-        waited = self._waited(batch)
-        for record in self._graded(batch):
-            if record.awaits:
-                self._hold(record)
-                continue
-            outcome = self._intake.take_new(record)
-            told.append(outcome)
-            if self._opening_fit is not None and not self._opening_fit.over:
-                self._opening_fit.count(record.outcome())
-            if record.grader_error is not None:
-                self._departures.ungraded(outcome.model, record.question, record.grader_error)
+        waited = self._keeper.waited(batch)
+        told += self._keeper.graded(batch)
         for vain in events_of_kind(batch.events, VerdictsInVain):
             self._intake.hear_in_vain(vain)
         for event in events_of_kind(batch.events, ModelSetAside):
@@ -510,52 +443,10 @@ class Scheduler:
                 self._raise_alarms()
                 self._departures.hear_settled(self._launched)
         self._sender.send_booked(batch)
-        self._end_opening()
+        if self._controller.finished is None:
+            self._keeper.end_opening(self.note)
         if not self.over:
             self._pump()
-
-    def _waited(self, batch: CommitBatch) -> list[Outcome]:
-        """Answers that have waited for thresholds, and have a category on disk now."""
-        if self._opening_fit is None:
-            return []
-        outcomes: list[Outcome] = []
-        for verdict in batch.verdicts:
-            if (settled := self._opening_fit.settle(verdict)) is not None:
-                outcomes.append(self._intake.judge(settled))
-                if verdict.grader_error is not None:
-                    self._departures.ungraded(outcomes[-1].model, verdict.question, verdict.grader_error)
-        return outcomes
-
-    def _hold(self, record: TrialRecord) -> None:
-        """Have an answer wait for thresholds, or for no more than the next commit where these are there by now."""
-        assert self._opening_fit is not None
-        self._intake.hold(record)
-        self._opening_fit.hold(record, asked=True)
-        if self._opening_fit.over:
-            self._committer.add_verdict(self._opening_fit.verdict_on(record))
-
-    def _end_opening(self) -> None:
-        """Freeze the thresholds once nothing of the opening is missing: every answer that waits gets its category."""
-        fit = self._opening_fit
-        if fit is None or self._controller.finished is not None or not fit.ready(self._departures.gone):
-            return
-        try:
-            self.note(fit.freeze())
-        except ConfigError as error:
-            self.abort(error)
-            return
-        self._grading.rubric = fit.rubric
-        for verdict in fit.verdicts():
-            self._committer.add_verdict(verdict)
-
-    def _graded(self, batch: CommitBatch) -> list[TrialRecord]:
-        """What has a grade now, or never will: answers whose verdict is on its way are taken in with it."""
-        if not self._grading.lasting:
-            return list(batch.trials)
-        records = [record for record in batch.trials if not record.waits]
-        verdicts = [one for one in batch.verdicts if place_of(one) in self._unjudged]
-        self._unjudged |= {place_of(record): record for record in batch.trials if record.waits}
-        return [*records, *(self._unjudged.pop(place_of(one)).judged(one) for one in verdicts)]
 
     def _raise_alarms(self, known: Sequence[Event] = ()) -> None:
         """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""
