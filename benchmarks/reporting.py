@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tables import Check, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, shared_difficulty

@@ -16,7 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.results import Results, read_results
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.worlds import coins
 
 ROOT = Path(__file__).resolve().parents[1]

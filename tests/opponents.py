@@ -5,7 +5,8 @@ from pathlib import Path
 
 from live_runs import MODELS, Site
 
-from adaptive_eval.record.results import Results, read_results
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.store import RunReader
 
 OPPONENT, OTHERS = "bob", ("ada", "cyd")

@@ -16,7 +16,7 @@ from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.types import Ask, Cost, Look, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.results import write_results
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.store import (
     CommitBatch,

@@ -13,7 +13,7 @@ from adaptive_eval.cli.shared import Overrides, reported
 from adaptive_eval.core import Look
 from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
-from adaptive_eval.record.results import write_results
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import verdict_counts

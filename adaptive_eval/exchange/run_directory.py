@@ -41,7 +41,8 @@ from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.history import stored_plan
-from adaptive_eval.record.results import Results, write_results
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.scheduler.opening_fit import OpeningFit

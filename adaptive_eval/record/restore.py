@@ -32,7 +32,8 @@ from adaptive_eval.record.removed_models import (
     spent_beside,
     spent_on_removed_models,
 )
-from adaptive_eval.record.results import BesideRow, Caution, Results, read_results
+from adaptive_eval.record.results import BesideRow, Caution, Results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.scheduler.ledger import cost_by_model, cost_of, never_stored

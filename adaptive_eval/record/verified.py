@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.record.results import RESULTS_FILE, Results, is_whole, read_results
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
 from adaptive_eval.store.answer_places import VARIABLE
 from adaptive_eval.store.database import DATABASE_FILE, order_anew

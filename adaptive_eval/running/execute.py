@@ -27,7 +27,8 @@ from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error, why_f
 from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
 from adaptive_eval.record.labels import labels_given, take_labels
 from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
-from adaptive_eval.record.results import BesideRow, write_results
+from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import Beginning, Snapshot, subject_of, take_snapshot
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.status import StatusTaker

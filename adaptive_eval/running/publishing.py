@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from adaptive_eval.record.build import build_results, build_unjudged
-from adaptive_eval.record.results import Results, write_results
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import Beginning, Snapshot
 
 SHARE_OF_TIME = 0.1

@@ -12,7 +12,8 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.pairing import compared_by_trial
-from adaptive_eval.record.results import RESULTS_FILE, BatchRow, CallRow, PairRow, Results
+from adaptive_eval.record.results import BatchRow, CallRow, PairRow, Results
+from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, draws_questions, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending

@@ -22,7 +22,8 @@ from scipy.special import ndtri
 from adaptive_eval.core import Budget, Controller, Plan, Verdict
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import BesideFixed, write_results
+from adaptive_eval.record.results import BesideFixed
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.one_look import one_look_at, smallest_fixed
 from adaptive_eval.study.tape import Tape

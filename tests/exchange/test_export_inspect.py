@@ -12,7 +12,7 @@ from logs import header, imported, inspect_log, sample
 from small_run import HOSTILE, make_run, make_trial, ragged
 
 from adaptive_eval.exchange.export import ExportRequest, export
-from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.results_file import RESULTS_FILE
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 

@@ -17,7 +17,7 @@ from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.recording import read_recording
 from adaptive_eval.exchange.samples import NO_ANSWER
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.store import RunReader, TrialRecord
 
 ROWS = [

@@ -9,7 +9,7 @@ import pytest
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import is_locked, read_whole
 from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
-from adaptive_eval.record.results import RESULTS_FILE, read_results
+from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE, is_run
 

@@ -23,7 +23,8 @@ from adaptive_eval.record.question_rows import (
     distinct_counts,
     question_posteriors,
 )
-from adaptive_eval.record.results import Results, Unjudged, read_results, write_results
+from adaptive_eval.record.results import Results, Unjudged
+from adaptive_eval.record.results_file import read_results, write_results
 
 QUESTIONS = 2 * AT_ONCE + 3
 WEIGHTS = np.array([0.0, 0.25, 1.0])

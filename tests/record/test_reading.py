@@ -12,7 +12,7 @@ from played import Played, prepared
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.question_rows import as_json
-from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.store import Store, TrialsRegraded, is_held
 

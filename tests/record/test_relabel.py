@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.relabel import OWN, RelabelledRubric, relabel
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.database import DATABASE_FILE
 

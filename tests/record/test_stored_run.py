@@ -13,7 +13,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.record.restore import StoredRun, opened_run, read_counts
-from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import RunReader

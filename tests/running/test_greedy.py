@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import Results, read_results
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import PriorTaken, RunReader, events_of_kind

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import GradingCost, read_results
+from adaptive_eval.record.results import GradingCost
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.beside import grading_in_short
 from adaptive_eval.show.text import count
 from adaptive_eval.simulate.faults import Faults

@@ -16,7 +16,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import LABELS_FILE
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.results import RESULTS_FILE, UNJUDGED_FORMAT, read_results
+from adaptive_eval.record.results import UNJUDGED_FORMAT
+from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 
 TOO_LITTLE = {"budget": {"trials": 10}}
 NOTHING = "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min or trials.draw."

@@ -11,7 +11,8 @@ import pytest
 from patient_time import HANGS
 from scipy.stats import beta
 
-from adaptive_eval.record.results import RESULTS_FILE, UNJUDGED_FORMAT, is_whole, read_results
+from adaptive_eval.record.results import UNJUDGED_FORMAT
+from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_results
 from adaptive_eval.record.snapshot import Beginning, RunSubject
 from adaptive_eval.running.publishing import Publisher
 

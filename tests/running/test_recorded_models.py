@@ -17,7 +17,7 @@ from adaptive_eval.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.record.board import board_of
 from adaptive_eval.record.board_runs import gather
 from adaptive_eval.record.restore import opened_run, read_counts
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.view import read_view
 from adaptive_eval.running.regrade import regrade as regrade_stored

@@ -17,7 +17,8 @@ from adaptive_eval.record.removed_models import (
     spent_beside,
     spent_on_removed_models,
 )
-from adaptive_eval.record.results import BesideRow, read_results
+from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.rejudging_costs import VerdictLedger
 from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.scheduler.verdict_costs import all_spent

@@ -17,7 +17,7 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.errors import ExitCode, GraderError, StoreError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import relabel
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.grading import without_secrets
 from adaptive_eval.simulate.choices import words_of
 from adaptive_eval.simulate.server import SimulatedServer, serving

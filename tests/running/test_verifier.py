@@ -17,7 +17,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import Labelled, add_labels
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core import Controller, Plan, Trials, Verdict
 from adaptive_eval.core.objectives import Best
-from adaptive_eval.record.results import BesideFixed, RunCost, read_results
+from adaptive_eval.record.results import BesideFixed, RunCost
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.study import beside_fixed as module
 from adaptive_eval.study.beside_fixed import beside_fixed
 from adaptive_eval.study.drive import drive_rounds

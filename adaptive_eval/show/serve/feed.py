@@ -21,7 +21,8 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import grading_cost
 from adaptive_eval.record.removed_models import counted_gpu_seconds, spent_beside, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun, held_servers
-from adaptive_eval.record.results import RESULTS_FILE, BesideRow, GradingCost, Results, read_results
+from adaptive_eval.record.results import BesideRow, GradingCost, Results
+from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.view import STEPS, RunView, assemble_view
 from adaptive_eval.store import (
     Event,

@@ -15,7 +15,7 @@ from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.folder import runs_in
 from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.lines import safe_line
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
 from adaptive_eval.store.looks import NamedLook, read_look

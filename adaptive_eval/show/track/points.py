@@ -17,7 +17,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
-from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import repeatable
