@@ -38,7 +38,8 @@ from adaptive_eval.simulate.worlds import (
     with_mean,
 )
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.simulated import ServiceCosts, Simulated, simulate_run
+from adaptive_eval.study.scenario import ServiceCosts
+from adaptive_eval.study.simulated import Simulated, simulate_run
 from adaptive_eval.study.types import range_of
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 

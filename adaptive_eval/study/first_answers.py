@@ -27,32 +27,33 @@ from adaptive_eval.study.pilot import (
     seconds_of_batches,
     through_batches,
 )
-from adaptive_eval.study.simulated import NOTHING_BEFORE, AnswersBefore, Scene, ServiceCosts, priced
+from adaptive_eval.study.scenario import NOTHING_BEFORE, AnswersBefore, Scenario, ServiceCosts
+from adaptive_eval.study.simulated import priced
 from scorio.moments import FloatArray
 
 
 def answers_before(
-    beginning: StartingPoint, scene: Scene, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
+    beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
 ) -> AnswersBefore:
     """Those of a run that is to begin, or of one that has `begun` and that the pilot is."""
     if beginning.prepared.config.opponent is None:
-        return _greedy_answers(beginning, scene, worlds)
-    return _opponent_answers(beginning, scene, worlds, pilot, begun=begun)
+        return _greedy_answers(beginning, scenario, worlds)
+    return _opponent_answers(beginning, scenario, worlds, pilot, begun=begun)
 
 
-def _greedy_answers(beginning: StartingPoint, scene: Scene, worlds: Sequence[FloatArray]) -> AnswersBefore:
+def _greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray]) -> AnswersBefore:
     """What is there is known, the rest costs what trials cost, in the mean over the worlds."""
     there = beginning.prepared.plan.spent_first
     trials, cost = there
     if beginning.with_prior is None:
         return AnswersBefore(trials, *cost, there=there)
     kept = set() if beginning.kept is None else set(beginning.kept.outcomes)
-    lacking = scene.bench.asked & np.array([name not in kept for name in scene.names])
+    lacking = scenario.bench.asked & np.array([name not in kept for name in scenario.names])
     counts = np.mean([world.sum(axis=1) for world in worlds], axis=0) * lacking[:, None]
-    tokens, usd, gpu_seconds = priced(counts, scene.served.costs)
-    afresh = replace(scene, served=scene.served._replace(recorded=None))
+    tokens, usd, gpu_seconds = priced(counts, scenario.served.costs)
+    afresh = replace(scenario, served=scenario.served._replace(recorded=None))
     return AnswersBefore(
-        trials + int(lacking.sum()) * scene.bench.questions,
+        trials + int(lacking.sum()) * scenario.bench.questions,
         cost.tokens + tokens,
         cost.usd + usd,
         cost.gpu_seconds + gpu_seconds,
@@ -62,7 +63,7 @@ def _greedy_answers(beginning: StartingPoint, scene: Scene, worlds: Sequence[Flo
 
 
 def _opponent_answers(
-    beginning: StartingPoint, scene: Scene, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
+    beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
 ) -> AnswersBefore:
     """What is there is known, else an answer is like those of the pilot's opponent, or of its models, or guessed."""
     prepared = beginning.prepared
@@ -71,12 +72,12 @@ def _opponent_answers(
     if begun and not beginning.lacks_opponent and seen is not None:
         there = SpentFirst(seen.trials, cost_of(seen))
         return AnswersBefore(seen.trials, *there.cost, there=there, opponent=opponent.name)
-    usage = _usage_of(opponent, prepared, scene, worlds, pilot)
+    usage = _usage_of(opponent, prepared, scenario, worlds, pilot)
     number = opponent_trials(prepared.config) * len(prepared.questions)
     counts, costs = np.array([[float(number)]]), cost_table((opponent,), usage)
     alone = ServiceCosts(usage, costs, (request_slots(opponent, number),))
     used = priced(counts, costs) if seen is None or seen.model != opponent.name else _as_often(seen, number)
-    seconds = fixed_seconds(replace(scene, served=alone), counts) or 0.0
+    seconds = fixed_seconds(replace(scenario, served=alone), counts) or 0.0
     return AnswersBefore(number, *used, seconds, opponent=opponent.name)
 
 
@@ -87,13 +88,13 @@ def _as_often(seen: OpponentAnswered, number: int) -> tuple[float, float, float]
 
 
 def _usage_of(
-    opponent: ModelConfig, prepared: PreparedRun, scene: Scene, worlds: Sequence[FloatArray], pilot: Pilot | None
+    opponent: ModelConfig, prepared: PreparedRun, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None
 ) -> AnswerUsage:
     """What an answer of the opponent uses: the mean of the pilot's models, else by its own settings."""
     alone = prepared.config.model_copy(update={"models": (opponent,)})
     found = guess((opponent,), prompts_of(alone, prepared.questions), 1)
     if pilot is not None:
-        shares, used = np.mean([world.mean(axis=1) for world in worlds], axis=0), scene.served.usage
+        shares, used = np.mean([world.mean(axis=1) for world in worlds], axis=0), scenario.served.usage
         means = {
             name: np.array([[float((shares * getattr(used, name)).sum(axis=1).mean())]])
             for name in ("prompt_tokens", "completion_tokens", "seconds")

@@ -9,21 +9,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from adaptive_eval.study.scenario import Scenario
 from adaptive_eval.study.servers import SimulatedHost, TrialLoad
-from adaptive_eval.study.simulated import Scene, Simulated
+from adaptive_eval.study.simulated import Simulated
 from scorio.moments import FloatArray
 
 LAST = 8
 """Answers of each slot that are simulated."""
 
 
-def fixed_seconds(scene: Scene, counts: FloatArray) -> float | None:
+def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
     """How long `counts` (L, K) answers of each model and category take; None where nobody knows, or some are there."""
-    served = scene.served
+    served = scenario.served
     if not served.usage.knows_seconds or served.recorded is not None:
         return None
-    rng = np.random.default_rng([scene.seed, 2])
-    alone = [_one_model(scene, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
+    rng = np.random.default_rng([scenario.seed, 2])
+    alone = [_one_model(scenario, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
     turned = {model for group in served.in_turn for model in group.models}
     own = [seconds for model, seconds in enumerate(alone) if model not in turned]
     shared = (
@@ -34,9 +35,9 @@ def fixed_seconds(scene: Scene, counts: FloatArray) -> float | None:
     return served.verdicts.all_judged(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
 
 
-def _one_model(scene: Scene, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
+def _one_model(scenario: Scenario, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
     """Seconds from its first answer to its last."""
-    usage, slots, trials = scene.served.usage, scene.served.slots[model], float(counts.sum())
+    usage, slots, trials = scenario.served.usage, scenario.served.slots[model], float(counts.sum())
     last = min(LAST * slots, round(trials))
     spread = usage.log_spread[model]
     means = usage.seconds[model][rng.choice(len(counts), last, p=counts / trials)]

@@ -14,7 +14,8 @@ from scipy.special import ndtri
 from adaptive_eval.core import Plan, Verdict
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.study.one_look import one_look_at, smallest_fixed
-from adaptive_eval.study.simulated import ServiceCosts, Simulated, tape_of_world
+from adaptive_eval.study.scenario import ServiceCosts
+from adaptive_eval.study.simulated import Simulated, tape_of_world
 from adaptive_eval.study.types import FixedWithAsMany
 from scorio.moments import FloatArray
 

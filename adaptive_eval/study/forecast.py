@@ -30,14 +30,8 @@ from adaptive_eval.study.pilot import (
     through_batches,
 )
 from adaptive_eval.study.same_seeds import of_same_seeds
-from adaptive_eval.study.simulated import (
-    Scene,
-    ServiceCosts,
-    Variant,
-    groups_in_turn,
-    simulate_run,
-    simulated_decisions,
-)
+from adaptive_eval.study.scenario import Scenario, ServiceCosts, Variant, groups_in_turn, simulated_decisions
+from adaptive_eval.study.simulated import simulate_run
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
@@ -79,31 +73,31 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     begun = pilot if goes_on else None
     usage, guesses = _usage(prepared, pilot)
     grade = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
-    scene = _scene(prepared, usage, begun, request.seed, grade)
+    scenario = _scene(prepared, usage, begun, request.seed, grade)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
-    scene = replace(scene, before=answers_before(beginning, scene, worlds, pilot, begun=goes_on))
+    scenario = replace(scenario, before=answers_before(beginning, scenario, worlds, pilot, begun=goes_on))
     budget, left_out = _simulable(prepared.plan.budget, usage)
-    paces = paces_to_try(prepared, scene)
-    simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch, paces)
+    paces = paces_to_try(prepared, scenario)
+    simulations = simulate_all(scenario, worlds, budget, prepared.plan.trials.max, watch, paces)
     basis = (
         *_basis(request, pilot, goes_on, len(bench.recorded)),
         *guesses,
         *grade.told,
-        *words_of(scene.before),
-        *_swaps(prepared, scene),
+        *words_of(scenario.before),
+        *_swaps(prepared, scenario),
         *left_out,
     )
-    found = summarise(prepared, scene, pilot, worlds, simulations, basis, grade.cost)
-    configured = scene.plan(simulations.configured)
+    found = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
+    configured = scenario.plan(simulations.configured)
     runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
-    beside = scene.before.of_opponent.trials
+    beside = scenario.before.of_opponent.trials
     return replace(
         found,
         basis=(*found.basis, *of_same_seeds(prepared, pilot, found.need.costs.trials.median)),
-        paces=tuple(pace_costs(prepared, scene, simulations.paces, simulations.runs[simulations.need])),
+        paces=tuple(pace_costs(prepared, scenario, simulations.paces, simulations.runs[simulations.need])),
         why_favoured=prepared.why_favoured,
-        as_many=fixed_with_as_many(configured, worlds, runs, scene.served, scene.seed, confidence, beside),
+        as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence, beside),
     )
 
 
@@ -115,19 +109,19 @@ def expected_times_as_long(prepared: PreparedRun) -> float | None:
     """
     plan = prepared.plan
     usage, _ = _usage(prepared, None)
-    scene = _scene(prepared, usage, None, 0, expected_grade(prepared, usage, None))
+    scenario = _scene(prepared, usage, None, 0, expected_grade(prepared, usage, None))
     many = plan.bench.models * plan.bench.questions * plan.trials.max > MOST_AT_ONCE
-    if many or plan.first is not None or (scene.served.in_turn and not usage.knows_seconds):
+    if many or plan.first is not None or (scenario.served.in_turn and not usage.knows_seconds):
         return None
     if not usage.knows_seconds:
         alike = replace(usage, seconds=np.ones_like(usage.seconds))
-        scene = replace(scene, served=scene.served._replace(usage=alike))
+        scenario = replace(scenario, served=scenario.served._replace(usage=alike))
     worlds = list(_worlds(prepared, ForecastRequest(worlds=FEW), None))
-    uncapped = scene.plan(Variant(prepared.config.stopping.confidence, Budget()))
-    runs = [simulate_run(uncapped, world, scene.served, (0, number)) for number, world in enumerate(worlds)]
+    uncapped = scenario.plan(Variant(prepared.config.stopping.confidence, Budget()))
+    runs = [simulate_run(uncapped, world, scenario.served, (0, number)) for number, world in enumerate(worlds)]
     counts = plan.trials.max * np.mean([world.sum(axis=1) for world in worlds], axis=0)
     counts *= plan.bench.asked[:, None]
-    return times_as_long(runs, fixed_seconds(scene, counts))
+    return times_as_long(runs, fixed_seconds(scenario, counts))
 
 
 def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:
@@ -153,10 +147,10 @@ NO_GRADE = ExpectedGrade()
 
 def _scene(
     prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: ExpectedGrade = NO_GRADE
-) -> Scene:
+) -> Scenario:
     models = prepared.config.models
     launches = [model.launch for model in models if model.launch is not None]
-    return Scene(
+    return Scenario(
         bench=prepared.plan.bench,
         decisions=simulated_decisions(prepared),
         names=prepared.models,
@@ -229,9 +223,9 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
         yield f"times of {np.sum(~seconds)} of {len(seconds)} models are those of the pilot's other models"
 
 
-def _swaps(prepared: PreparedRun, scene: Scene) -> Iterator[str]:
-    if scene.served.in_turn and scene.served.usage.knows_seconds:
-        woken = "" if scene.served.wake_seconds is None else f", and woken in {scene.served.wake_seconds:g} s"
+def _swaps(prepared: PreparedRun, scenario: Scenario) -> Iterator[str]:
+    if scenario.served.in_turn and scenario.served.usage.knows_seconds:
+        woken = "" if scenario.served.wake_seconds is None else f", and woken in {scenario.served.wake_seconds:g} s"
         yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s{woken}"
     if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
         yield "a pool with a place for each model is counted with one server a model: the run may be done sooner"

@@ -8,7 +8,8 @@ import numpy as np
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.study.grading import who_is_paid
-from adaptive_eval.study.simulated import Scene, Simulated
+from adaptive_eval.study.scenario import Scenario
+from adaptive_eval.study.simulated import Simulated
 from adaptive_eval.study.types import PaceCosts
 
 MOST_AT_ONCE = 2_000_000
@@ -17,9 +18,9 @@ MOST_SOON = 200_000
 """The same where idle slots are asked ahead, of which a trial takes several times as long."""
 
 
-def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:
+def paces_to_try(prepared: PreparedRun, scenario: Scenario) -> tuple[Favour, ...]:
     """All that apply and do not take too long; none where the pace is given by itself, or where all would."""
-    trials = scene.bench.models * scene.bench.questions * prepared.plan.trials.max
+    trials = scenario.bench.models * scenario.bench.questions * prepared.plan.trials.max
     config = prepared.config
     if config.allocation.lookahead is not None or config.trials.draw is not None or trials > MOST_AT_ONCE:
         return ()
@@ -31,7 +32,7 @@ def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:
 
 
 def pace_costs(
-    prepared: PreparedRun, scene: Scene, paces: Mapping[Favour, Sequence[Simulated]], own: Sequence[Simulated]
+    prepared: PreparedRun, scenario: Scenario, paces: Mapping[Favour, Sequence[Simulated]], own: Sequence[Simulated]
 ) -> Iterator[PaceCosts]:
     """What each pace comes to, by its runs in the first worlds of the run's `own`.
 
@@ -39,14 +40,14 @@ def pace_costs(
     the same world.
     """
     for favour, runs in paces.items():
-        yield _costs_of(favour, runs, own, prepared, scene)
+        yield _costs_of(favour, runs, own, prepared, scenario)
 
 
 def _costs_of(
-    favour: str, runs: Sequence[Simulated], own: Sequence[Simulated], prepared: PreparedRun, scene: Scene
+    favour: str, runs: Sequence[Simulated], own: Sequence[Simulated], prepared: PreparedRun, scenario: Scenario
 ) -> PaceCosts:
-    usage, priced = scene.served.usage, any(one.price is not None for one in who_is_paid(prepared.config))
-    held = _paid_by_the_hour(prepared, scene)
+    usage, priced = scenario.served.usage, any(one.price is not None for one in who_is_paid(prepared.config))
+    held = _paid_by_the_hour(prepared, scenario)
 
     def median(value: Callable[[Simulated], float], known: bool = True) -> float | None:
         return ratio_estimate(list(map(value, runs)), list(map(value, own))) if known else None
@@ -87,13 +88,13 @@ def ratio_estimate(few: Sequence[float], own: Sequence[float]) -> float:
     return float(np.nanmedian(own) * np.nanmedian(ratios))
 
 
-def _paid_by_the_hour(prepared: PreparedRun, scene: Scene) -> list[tuple[Sequence[int], int]]:
+def _paid_by_the_hour(prepared: PreparedRun, scenario: Scenario) -> list[tuple[Sequence[int], int]]:
     """The models of places that are paid by the hour, and how many places: those that the run starts, and those whose
     GPUs are named."""
-    turned = {model for group in scene.served.in_turn for model in group.models}
+    turned = {model for group in scenario.served.in_turn for model in group.models}
     alone = [
         ((number,), len(model.replicas))
         for number, model in enumerate(prepared.config.models)
         if number not in turned and (model.launch is not None or model.gpus is not None)
     ]
-    return [*alone, *((group.models, len(group.places)) for group in scene.served.in_turn)]
+    return [*alone, *((group.models, len(group.places)) for group in scenario.served.in_turn)]

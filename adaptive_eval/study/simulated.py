@@ -4,144 +4,28 @@ The plans that are simulated are the run's own, and the same with other budgets 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from math import nan
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.pace import Favour
-from adaptive_eval.config.planning import plan_on
-from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.config.run import ServingGroup
-from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
-from adaptive_eval.core.plan import NOTHING_SPENT, SpentFirst
-from adaptive_eval.core.registry import RULES, make
+from adaptive_eval.core import Controller, Plan, Reason
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
-from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.study.ahead_in_time import asks_ahead
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
-from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.scenario import AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.slots import DecidedRun, TimeTaken, times_taken
 from adaptive_eval.study.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from adaptive_eval.study.timed import Timeline, drive_in_time
-from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 
-CONFIDENCES = (0.90, 0.95, 0.99)
-FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-BOUNDLESS = 1e9
-"""A factor that makes any cap as good as none, and leaves what trials are priced in as it was."""
-TINY = float(np.finfo(float).tiny)
-CAPS = tuple(field.name for field in fields(Budget))
-
-
-class Variant(NamedTuple):
-    """What is varied."""
-
-    confidence: float
-    budget: Budget
-    favour: Favour | None = None
-    """None: as the run does."""
-
-
-def confidences(decisions: Decisions) -> tuple[float, ...]:
-    """Those of the table: only the configured one where the rule that decides knows no other."""
-    own, rule = decisions.stopping.confidence, deciding_rule(decisions.stated())
-    if rule is None or RULES.get(rule.name) is not rule:
-        return (own,)
-    low, high = (make(rule.make, decisions.stopping.options, {"confidence": one, "start": 0.5}) for one in (0.8, 0.9))
-    return (own,) if low == high else tuple(sorted({own, *CONFIDENCES}))
-
-
-def scaled(budget: Budget, factor: float) -> Budget:
-    """Every cap times the factor."""
-    return Budget(
-        trials=None if budget.trials is None else max(round(budget.trials * factor), 1),
-        tokens=None if budget.tokens is None else max(round(budget.tokens * factor), 1),
-        usd=None if budget.usd is None else budget.usd * factor,
-        gpu_seconds=None if budget.gpu_seconds is None else budget.gpu_seconds * factor,
-        wall_seconds=None if budget.wall_seconds is None else budget.wall_seconds * factor,
-    )
-
-
-def is_capped(budget: Budget) -> bool:
-    """Whether anything is capped."""
-    return any(getattr(budget, name) is not None for name in CAPS)
-
-
-def only_trials(budget: Budget) -> bool:
-    """Whether nothing but trials is capped, if anything is."""
-    return all(getattr(budget, name) is None for name in CAPS if name != "trials")
-
-
-def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
-    """Whether no cap could hold back even the maximum of trials for everyone, each at its worst."""
-    each = bench.questions * most_trials
-    worst = (1.0 * bench.models, *map(sum, zip(*bench.worst_cost, strict=True)))
-    caps = (budget.trials, budget.tokens, budget.usd, budget.gpu_seconds)
-    enough = all(cap is None or cap >= each * cost for cap, cost in zip(caps, worst, strict=True))
-    return enough and budget.wall_seconds is None
-
-
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
-
-
-class ServiceCosts(NamedTuple):
-    """What trials take and cost: the same in every simulated run."""
-
-    usage: AnswerUsage
-    costs: Sequence[Sequence[Cost]]
-    """By model and category."""
-    slots: Sequence[int]
-    """Requests at a time, by model."""
-    recorded: IntArray | None = None
-    """(L, M, N): categories of the trials that the run has already, -1 for none; they take no more time."""
-    in_turn: Sequence[ServingGroup] = ()
-    """Models that share places, of which each serves one at a time."""
-    swap_seconds: float = 0.0
-    """What it takes to bring another one of a group."""
-    wake_seconds: float | None = None
-    """The same where it sleeps at that place; None: it does not sleep."""
-    overlap: bool = False
-    """Places have memory for another model while the last answers of one come."""
-    verdicts: VerdictTimes = NO_VERDICTS
-    """Of a judge or a verifier that is asked for them."""
-
-    @property
-    def asks_nothing_ahead(self) -> bool:
-        """Models take turns, or somebody is asked for verdicts."""
-        return bool(self.in_turn) or self.verdicts != NO_VERDICTS
-
-
-class AnswersBefore(NamedTuple):
-    """Answers that come before the run itself, greedy ones or the opponent's: those that are there, at what they have
-    cost, and those that are still to come, at what they are expected to cost."""
-
-    trials: int = 0
-    tokens: float = 0.0
-    usd: float = 0.0
-    gpu_seconds: float = 0.0
-    to_come: float = 0.0
-    """Seconds for those that are not there yet; nan where nobody knows how long answers take."""
-    there: SpentFirst = NOTHING_SPENT
-    """Those of them that are."""
-    opponent: str | None = None
-    """The model that gives them, ungraded; None: all models do, greedily."""
-
-    @property
-    def of_opponent(self) -> "AnswersBefore":
-        """Those that nobody grades, and that any design would need."""
-        return NOTHING_BEFORE if self.opponent is None else self
-
-
-NOTHING_BEFORE = AnswersBefore()
 
 
 class EndedComparison(NamedTuple):
@@ -405,55 +289,3 @@ def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> It
     """Layers (L, M) of log-normal factors with median 1."""
     while True:
         yield np.exp(spread * rng.standard_normal((len(spread), questions)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scene:
-    """What is decided about whom, and who serves; plain values, which go to other processes."""
-
-    bench: Bench
-    decisions: Decisions
-    names: tuple[str, ...]
-    served: ServiceCosts
-    seed: int
-    elapsed: float = 0.0
-    """Seconds that the run to be continued has been active."""
-    first: NDArray[np.integer] | None = None
-    """(L, M): trials that were imported, which the first look has."""
-    before: AnswersBefore = NOTHING_BEFORE
-    """What comes before the first round, and counts under the caps, too."""
-
-    def left(self, budget: Budget) -> Budget:
-        """The caps without what the answers before the first round take of them."""
-        first = self.before
-        return replace(
-            budget,
-            trials=None if budget.trials is None else max(budget.trials - first.trials, 1),
-            tokens=None if budget.tokens is None else max(budget.tokens - round(first.tokens), 1),
-            usd=None if budget.usd is None else max(budget.usd - first.usd, TINY),
-            gpu_seconds=None if budget.gpu_seconds is None else max(budget.gpu_seconds - first.gpu_seconds, TINY),
-            wall_seconds=None if budget.wall_seconds is None else max(budget.wall_seconds - first.to_come, TINY),
-        )
-
-    def plan(self, variant: Variant) -> Plan:
-        """The run's plan with another confidence and another budget, of whose time some has passed."""
-        stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})
-        trials = self.decisions.trials
-        if variant.favour is not None:
-            trials = trials.model_copy(update={"favour": variant.favour})
-        decisions = self.decisions.model_copy(update={"stopping": stopping, "trials": trials})
-        plan = plan_on(self.bench, decisions, self.names, self.first, in_turn=bool(self.served.in_turn))
-        budget = self.left(variant.budget)
-        cap = budget.wall_seconds
-        left = None if cap is None else max(cap - self.elapsed, TINY)
-        return replace(plan, budget=replace(budget, wall_seconds=left))
-
-
-def simulated_decisions(prepared: PreparedRun) -> Decisions:
-    """What decides, without what only a run needs: addresses and keys stay where they are."""
-    return Decisions.model_construct(**{name: getattr(prepared.config, name) for name in Decisions.model_fields})
-
-
-def groups_in_turn(prepared: PreparedRun) -> Sequence[ServingGroup]:
-    """Models that share places, of which there are fewer than models."""
-    return [group for group in prepared.config.serving_groups if group.in_turn]

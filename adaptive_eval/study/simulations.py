@@ -21,11 +21,10 @@ from scipy.special import ndtri
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.core import Budget
-from adaptive_eval.study.simulated import (
+from adaptive_eval.study.scenario import (
     BOUNDLESS,
     FACTORS,
-    Scene,
-    Simulated,
+    Scenario,
     Variant,
     confidences,
     covers_everything,
@@ -33,6 +32,7 @@ from adaptive_eval.study.simulated import (
     only_trials,
     scaled,
 )
+from adaptive_eval.study.simulated import Simulated
 from adaptive_eval.study.types import range_of
 from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 from scorio.moments import FloatArray
@@ -137,7 +137,7 @@ class Simulations:
 
 
 def simulate_all(
-    scene: Scene,
+    scenario: Scenario,
     worlds: Sequence[FloatArray],
     budget: Budget,
     most: int,
@@ -149,16 +149,16 @@ def simulate_all(
 
     `budget` is the run's own, and `most` its maximum of trials a question.
     """
-    own, few = scene.decisions.stopping.confidence, max(len(worlds) // TABLE_SHARE, 1)
+    own, few = scenario.decisions.stopping.confidence, max(len(worlds) // TABLE_SHARE, 1)
     need = Variant(own, scaled(budget, BOUNDLESS))
     capped = Variant(own, budget) if is_capped(budget) else None
     first = [need] if capped is None else [need, capped]
-    at_pace = _at_paces(scene, need, paces)
-    cells = len(confidences(scene.decisions)) + len(FACTORS) - 2
+    at_pace = _at_paces(scenario, need, paces)
+    cells = len(confidences(scenario.decisions)) + len(FACTORS) - 2
     expected = len(worlds) * len(first) + few * cells + PACE_MOST * len(paces)
     likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_FIRST * len(paces)
     others = [one for one in dict.fromkeys(at_pace.values()) if one != need]
-    with SimulationWorkers(scene, likely, most) as workers:
+    with SimulationWorkers(scenario, likely, most) as workers:
         work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
             own_runs = Wanted(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first))
@@ -170,7 +170,7 @@ def simulate_all(
         few = min(few, end)
         median = round(float(np.median([*map(_wanted, work.runs[need])])))
         reference = budget if capped is not None else Budget(trials=max(median, 1))
-        table = _table(scene, reference, need.budget, most)
+        table = _table(scenario, reference, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
         to_come = few * sum(one not in work.runs for one in cells_to_fill)
         work.progress.so_many_more(to_come + (PACE_MOST - PACE_FIRST) * len(others))
@@ -180,11 +180,11 @@ def simulate_all(
     return Simulations(work.runs, need, capped, reference, table, end, table_worlds, tried)
 
 
-def _at_paces(scene: Scene, need: Variant, paces: Sequence[Favour]) -> dict[Favour, Variant]:
+def _at_paces(scenario: Scenario, need: Variant, paces: Sequence[Favour]) -> dict[Favour, Variant]:
     """The run at every pace; those that come to the same rounds, as where there are many questions, are one."""
-    found = {scene.plan(need).pace: need}
+    found = {scenario.plan(need).pace: need}
     varied = {pace: need._replace(favour=pace) for pace in paces}
-    return {pace: found.setdefault(scene.plan(one).pace, one) for pace, one in varied.items()}
+    return {pace: found.setdefault(scenario.plan(one).pace, one) for pace, one in varied.items()}
 
 
 def _ends(worlds: int, first: int, step: int) -> list[int]:
@@ -313,16 +313,16 @@ class _Progress:
         self._tell(at_once=first)
 
 
-def _table(scene: Scene, reference: Budget, boundless: Budget, most: int) -> dict[tuple[float, float], Variant]:
+def _table(scenario: Scenario, reference: Budget, boundless: Budget, most: int) -> dict[tuple[float, float], Variant]:
     """What is simulated for each cell; a budget that holds nothing back is like none."""
-    own = scene.decisions.stopping.confidence
+    own = scenario.decisions.stopping.confidence
     cells = [(factor, own) for factor in FACTORS]
-    cells += [(OWN, confidence) for confidence in confidences(scene.decisions) if confidence != own]
+    cells += [(OWN, confidence) for confidence in confidences(scenario.decisions) if confidence != own]
     budgets = {factor: scaled(reference, factor) for factor in FACTORS}
     return {
         (factor, confidence): Variant(
             confidence,
-            boundless if covers_everything(scene.left(budgets[factor]), scene.bench, most) else budgets[factor],
+            boundless if covers_everything(scenario.left(budgets[factor]), scenario.bench, most) else budgets[factor],
         )
         for factor, confidence in sorted(cells)
     }

@@ -18,16 +18,8 @@ from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.grading import who_is_paid
 from adaptive_eval.study.pilot import Pilot
-from adaptive_eval.study.simulated import (
-    CAPS,
-    DECIDED,
-    NOTHING_BEFORE,
-    EndedComparison,
-    Scene,
-    Simulated,
-    counts_of_recorded,
-    priced,
-)
+from adaptive_eval.study.scenario import CAPS, NOTHING_BEFORE, Scenario
+from adaptive_eval.study.simulated import DECIDED, EndedComparison, Simulated, counts_of_recorded, priced
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
     FORMAT,
@@ -134,7 +126,7 @@ HOUR = 3600.0
 
 def summarise(
     prepared: PreparedRun,
-    scene: Scene,
+    scenario: Scenario,
     pilot: Pilot | None,
     worlds: Sequence[FloatArray],
     simulated: Simulations,
@@ -145,49 +137,49 @@ def summarise(
     weights, worlds = prepared.plan.bench.weights, worlds[: simulated.worlds]
     truth = np.array([(world @ weights).mean(axis=1) for world in worlds])
     within = simulated.runs[simulated.configured]
-    plan = scene.plan(simulated.configured)
+    plan = scenario.plan(simulated.configured)
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
-    fixed = _fixed(scene, worlds, prepared)
+    fixed = _fixed(scenario, worlds, prepared)
     return Forecast(
         format=FORMAT,
         name=prepared.config.name,
         version=__version__,
         worlds=len(worlds),
         table_worlds=simulated.table_worlds,
-        seed=scene.seed,
+        seed=scenario.seed,
         pilot=None if pilot is None else pilot.name,
         basis=tuple(basis),
         decisions=prepared.config.stated(),
         models=prepared.models,
         scores=tuple(range_of(column) for column in truth.T),
         gap=range_of(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
-        need=_outlook(simulated.runs[simulated.need], scene, prepared),
-        capped=None if simulated.capped is None else _outlook(within, scene, prepared),
-        spent=_spent(scene, prepared),
-        greedy=_before(scene, prepared, of_opponent=False),
-        opponent=_before(scene, prepared, of_opponent=True),
-        grading=_grading(within, grade, scene, prepared),
+        need=_outlook(simulated.runs[simulated.need], scenario, prepared),
+        capped=None if simulated.capped is None else _outlook(within, scenario, prepared),
+        spent=_spent(scenario, prepared),
+        greedy=_before(scenario, prepared, of_opponent=False),
+        opponent=_before(scenario, prepared, of_opponent=True),
+        grading=_grading(within, grade, scenario, prepared),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
         table=_table(simulated),
-        undecided=_undecided(within, scene.names),
+        undecided=_undecided(within, scenario.names),
         limits=limits_of(within, plan, worlds[: simulated.table_worlds]),
     )
 
 
-def _outlook(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> Outlook:
+def _outlook(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) -> Outlook:
     ended = Counter(run.reason for run in runs)
     return Outlook(
-        costs=_costs(runs, scene, prepared),
+        costs=_costs(runs, scenario, prepared),
         reached=float(np.mean([run.reached for run in runs])),
         decided=range_of([run.decided for run in runs]),
         comparisons=max(len(run.comparisons) for run in runs),
         ended={reason: times / len(runs) for reason, times in ended.most_common()},
-        gate=_gate(runs, scene, prepared),
+        gate=_gate(runs, scenario, prepared),
     )
 
 
-def _gate(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> dict[str, float]:
+def _gate(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) -> dict[str, float]:
     """The share of each outcome among all models and runs, where there is a gate."""
     margin = prepared.plan.objective.margin
     if margin is None:
@@ -200,9 +192,9 @@ def _gate(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> dic
     return {outcome: called.count(outcome) / max(len(called), 1) for outcome in (PASS, FAIL, UNDECIDED)}
 
 
-def _known(scene: Scene, prepared: PreparedRun) -> dict[str, bool]:
+def _known(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
     """What the configuration and the usage tell of: tokens, usd, gpu_hours, seconds."""
-    usage = scene.served.usage
+    usage = scenario.served.usage
     paid = {of: any(getattr(one, of) is not None for one in who_is_paid(prepared.config)) for of in ("price", "gpus")}
     return {
         "tokens": usage.knows_tokens,
@@ -212,8 +204,8 @@ def _known(scene: Scene, prepared: PreparedRun) -> dict[str, bool]:
     }
 
 
-def _costs(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> Costs:
-    known = _known(scene, prepared)
+def _costs(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) -> Costs:
+    known = _known(scenario, prepared)
 
     def over(name: str, of: Callable[[Simulated], float]) -> Range | None:
         values = [value for value in map(of, runs) if not np.isnan(value)]  # not every run was timed
@@ -224,28 +216,28 @@ def _costs(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> Co
         tokens=over("tokens", lambda run: run.tokens),
         usd=over("usd", lambda run: run.usd),
         gpu_hours=over("gpu_hours", lambda run: run.gpu_seconds / HOUR),
-        seconds=over("seconds", lambda run: scene.elapsed + run.seconds),
+        seconds=over("seconds", lambda run: scenario.elapsed + run.seconds),
     )
 
 
-def _spent(scene: Scene, prepared: PreparedRun) -> AlreadySpent | None:
-    recorded, known = scene.served.recorded, _known(scene, prepared)
+def _spent(scenario: Scenario, prepared: PreparedRun) -> AlreadySpent | None:
+    recorded, known = scenario.served.recorded, _known(scenario, prepared)
     if recorded is None:
         return None
-    tokens, usd, gpu_seconds = priced(counts_of_recorded(recorded, scene.bench.categories), scene.served.costs)
-    first = scene.before.there
+    tokens, usd, gpu_seconds = priced(counts_of_recorded(recorded, scenario.bench.categories), scenario.served.costs)
+    first = scenario.before.there
     return AlreadySpent(
         trials=int((recorded >= 0).sum()) + first.trials,
         tokens=tokens + first.cost.tokens if known["tokens"] else None,
         usd=usd + first.cost.usd if known["usd"] else None,
         gpu_hours=(gpu_seconds + first.cost.gpu_seconds) / HOUR if known["gpu_hours"] else None,
-        seconds=scene.elapsed,
+        seconds=scenario.elapsed,
     )
 
 
-def _before(scene: Scene, prepared: PreparedRun, *, of_opponent: bool) -> CostsBefore | None:
+def _before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> CostsBefore | None:
     """What comes first, if that is the opponent's, or greedy answers."""
-    before, known = scene.before, _known(scene, prepared)
+    before, known = scenario.before, _known(scenario, prepared)
     if before == NOTHING_BEFORE or of_opponent != (before.opponent is not None):
         return None
     return CostsBefore(
@@ -257,29 +249,29 @@ def _before(scene: Scene, prepared: PreparedRun, *, of_opponent: bool) -> CostsB
     )
 
 
-def _grading(runs: Sequence[Simulated], grade: Cost, scene: Scene, prepared: PreparedRun) -> GradeCosts | None:
+def _grading(runs: Sequence[Simulated], grade: Cost, scenario: Scenario, prepared: PreparedRun) -> GradeCosts | None:
     """What the grades of all answers of the runs cost, those of greedy answers included."""
     if grade == NO_COST:
         return None
-    known, ungraded = _known(scene, prepared), scene.before.of_opponent.trials
+    known, ungraded = _known(scenario, prepared), scenario.before.of_opponent.trials
     trials = [run.trials - ungraded for run in runs]
 
     def over(name: str, each: float) -> Range | None:
         return range_of([number * each for number in trials]) if known[name] else None
 
     tokens, usd, gpu_hours = grade.tokens, grade.usd, grade.gpu_seconds / HOUR
-    each = scene.served.verdicts.each if scene.served.usage.knows_seconds else None
+    each = scenario.served.verdicts.each if scenario.served.usage.knows_seconds else None
     return GradeCosts(over("tokens", tokens), over("usd", usd), over("gpu_hours", gpu_hours), each)
 
 
-def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
+def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
     """The maximum of trials for everyone, at the mean over the worlds, with the answers of an opponent."""
-    each, known = prepared.plan.trials.max, _known(scene, prepared)
-    counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scene.bench.asked[:, None]
-    tokens, usd, gpu_seconds = priced(counts, scene.served.costs)
-    before, seconds = scene.before.of_opponent, fixed_seconds(scene, counts)
+    each, known = prepared.plan.trials.max, _known(scenario, prepared)
+    counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
+    tokens, usd, gpu_seconds = priced(counts, scenario.served.costs)
+    before, seconds = scenario.before.of_opponent, fixed_seconds(scenario, counts)
     return {
-        "trials": float(each * scene.bench.asked.sum() * scene.bench.questions) + before.trials,
+        "trials": float(each * scenario.bench.asked.sum() * scenario.bench.questions) + before.trials,
         "tokens": tokens + before.tokens if known["tokens"] else None,
         "usd": usd + before.usd if known["usd"] else None,
         "gpu_hours": (gpu_seconds + before.gpu_seconds) / HOUR if known["gpu_hours"] else None,

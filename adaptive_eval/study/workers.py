@@ -21,15 +21,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from adaptive_eval.study.ahead_in_time import timed_worlds
-from adaptive_eval.study.simulated import (
-    Scene,
-    Simulated,
-    StackedJob,
-    Variant,
-    can_be_stacked,
-    simulate_run,
-    simulate_side_by_side,
-)
+from adaptive_eval.study.scenario import Scenario, Variant
+from adaptive_eval.study.simulated import Simulated, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
 from adaptive_eval.study.stack import MOST_CELLS
 from scorio.moments import FloatArray
 
@@ -55,16 +48,16 @@ class SimulationJob(NamedTuple):
 class SimulationWorkers:
     """Does jobs, beside processes of its own where that is worth it, once they are ready; a context that ends them."""
 
-    def __init__(self, scene: Scene, jobs: int, most: int) -> None:
+    def __init__(self, scenario: Scenario, jobs: int, most: int) -> None:
         """`jobs` is how many there may be, and `most` the maximum of trials a question."""
-        self._scene, self._left = scene, jobs
-        self._worker = _Worker(scene)
+        self._scene, self._left = scenario, jobs
+        self._worker = _Worker(scenario)
         self._pool: ProcessPoolExecutor | None = None
         self._ready: Future[None] | None = None
         """Done when the first of the processes is there."""
         self._processes = 1
         self._cold = True
-        self._hire_if_worth_it(jobs * scene.bench.models * scene.bench.questions * most * LEAST_SECONDS)
+        self._hire_if_worth_it(jobs * scenario.bench.models * scenario.bench.questions * most * LEAST_SECONDS)
 
     def __enter__(self) -> "SimulationWorkers":
         return self
@@ -178,9 +171,9 @@ def _may_be_copied() -> bool:
 class _Worker:
     """Does bundles of jobs one after the other, and keeps the plans, which are the same for every world."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._plan = lru_cache(maxsize=None)(scene.plan)
+    def __init__(self, scenario: Scenario) -> None:
+        self._scene = scenario
+        self._plan = lru_cache(maxsize=None)(scenario.plan)
 
     def bundled(self, jobs: Sequence[SimulationJob]) -> list[list[int]]:
         """The numbers of the jobs, in bundles of those that can be simulated side by side."""
@@ -209,17 +202,19 @@ class _Worker:
 
     def do(self, jobs: Sequence[SimulationJob]) -> list[Simulated]:
         """The runs of a bundle."""
-        scene, plan = self._scene, self._plan(jobs[0].variant)
+        scenario, plan = self._scene, self._plan(jobs[0].variant)
         if not self._stacks(jobs[0]):
             (job,) = jobs
-            seed = (scene.seed, job.world)
-            run = simulate_run(plan, job.chances, scene.served, seed, timed=self._is_timed(job))
-            return [run.after(scene.before)]
-        caps = [scene.left(job.variant.budget).trials for job in jobs]
+            seed = (scenario.seed, job.world)
+            run = simulate_run(plan, job.chances, scenario.served, seed, timed=self._is_timed(job))
+            return [run.after(scenario.before)]
+        caps = [scenario.left(job.variant.budget).trials for job in jobs]
         stacked = [
             StackedJob(job.world, job.chances, cap, self._is_timed(job)) for job, cap in zip(jobs, caps, strict=True)
         ]
-        return [run.after(scene.before) for run in simulate_side_by_side(plan, stacked, scene.served, scene.seed)]
+        return [
+            run.after(scenario.before) for run in simulate_side_by_side(plan, stacked, scenario.served, scenario.seed)
+        ]
 
 
 def _but_its_cap(variant: Variant) -> Variant:
@@ -238,12 +233,12 @@ _here: list[_Worker] = []
 """The worker of another process."""
 
 
-def _begin(scene: Scene) -> None:
+def _begin(scenario: Scenario) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the progress
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)  # a copy has what its parent does then
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    _here.append(_Worker(scene))
+    _here.append(_Worker(scenario))
 
 
 def _end_with_the_parent() -> None:

@@ -30,11 +30,12 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.snapshot import subject_of
-from adaptive_eval.record.status import Status, StatusTaker
+from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.scheduler.server_times import HeldServers

@@ -22,9 +22,10 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
-from adaptive_eval.record.status import CurrentTraffic, StandingRow, StatusTaker
+from adaptive_eval.record.status import CurrentTraffic, StandingRow
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display

@@ -11,7 +11,8 @@ from adaptive_eval.core import Bench, Pace, Plan, Trials
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.simulate.worlds import BINARY, COIN_CONCENTRATION, COIN_MEANS, beta_profile, binary, with_mean
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.simulated import ServiceCosts, simulate_run
+from adaptive_eval.study.scenario import ServiceCosts
+from adaptive_eval.study.simulated import simulate_run
 from adaptive_eval.study.types import range_of
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from planned import prepared_from, write_config
-from test_simulated import QUESTIONS, level, plan, scene, served
+from test_simulated import QUESTIONS, level, plan, scenario, served
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.run import ServingGroup
@@ -53,9 +53,9 @@ def test_worlds_are_added_until_they_are_enough() -> None:
     """Worlds that are all alike and far apart need no more than the first look of each, and the fewest worlds."""
     told: list[str] = []
     worlds = [level(0.95, 0.05)] * 100
-    found = simulate_all(scene(), worlds, Budget(), 12, lambda _, state, at_once=False: told.append(state))
+    found = simulate_all(scenario(), worlds, Budget(), 12, lambda _, state, at_once=False: told.append(state))
     assert found.worlds == 20 and found.table_worlds == 10
-    trials = 2 * QUESTIONS * (4 + scene().plan(found.need).pace.lookahead)
+    trials = 2 * QUESTIONS * (4 + scenario().plan(found.need).pace.lookahead)
     first = next(number for number, state in enumerate(told) if f"trials {trials} ({trials} .. {trials})" in state)
     assert "in 3 worlds" in told[first] and first <= 1, "the first figures come at once"
     assert all(len(found.runs[one]) >= 10 for one in found.table.values())
@@ -64,7 +64,7 @@ def test_worlds_are_added_until_they_are_enough() -> None:
 @pytest.mark.slow
 def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
     """Every cell as it would be, were each simulated by itself."""
-    one = scene(decisions=Decisions.model_validate({"trials": {"max": 40}}))
+    one = scenario(decisions=Decisions.model_validate({"trials": {"max": 40}}))
     worlds = [level(0.3 + gap, 0.3) for gap in (0.05, 0.5, 0.4, 0.6, 0.2, 0.5, 0.4, 0.6, 0.5, 0.1) * 3]
     found = simulate_all(one, worlds, Budget(), 40, lambda *_, at_once=False: None)
     spared = 0
@@ -84,9 +84,9 @@ def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
 def test_paces_that_come_to_the_same_rounds_are_simulated_once(questions: int, alike: bool) -> None:
     """With 500 questions a round has more trials than `balanced` lets run ahead, so that it is `cost`."""
     decisions = Decisions.model_validate({"trials": {"max": 12, "favour": "balanced"}})
-    bench = replace(scene().bench, questions=questions)
+    bench = replace(scenario().bench, questions=questions)
     chances = np.repeat(level(0.9, 0.1)[:, :1], questions, axis=1)
-    one = scene(decisions=decisions, bench=bench)
+    one = scenario(decisions=decisions, bench=bench)
     found = simulate_all(one, [chances] * 10, Budget(), 12, lambda *_, at_once=False: None, ("cost", "balanced"))
     assert found.paces["balanced"] is found.runs[found.need]
     assert (found.paces["cost"] is found.paces["balanced"]) == alike
@@ -105,7 +105,7 @@ def test_a_pace_is_known_by_its_ratio_in_the_same_worlds() -> None:
 def test_runs_that_are_not_timed_have_as_many_answers_in_vain_as_those_that_are() -> None:
     """A few of the worlds are timed, of all of them trials are told; and under a cap on trials none are in vain."""
     spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
-    whole = scene(served=served(2, slots=32)._replace(usage=spread))
+    whole = scenario(served=served(2, slots=32)._replace(usage=spread))
     trials = whole.decisions.trials.model_copy(update={"favour": "soon"})
     soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
     worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
@@ -136,7 +136,7 @@ def test_the_longer_a_run_with_idle_slots_takes_to_simulate_the_fewer_worlds_are
 def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
     """All trials at once and a single look, on the same servers."""
     spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
-    one = scene(served=served(2, slots=slots)._replace(usage=spread))
+    one = scenario(served=served(2, slots=slots)._replace(usage=spread))
     chances = level(0.7, 0.4)
     whole = plan(trials=Trials(40, 40), rule=Sequential(0.95, 1.0))
     simulated = np.mean([simulate_run(whole, chances, one.served, (seed,)).seconds for seed in range(4)])
@@ -144,7 +144,7 @@ def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
 
 
 def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too() -> None:
-    alone = scene()
+    alone = scenario()
     turned = replace(alone, served=served(2)._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))], swap_seconds=60.0))
     counts = 12 * level(0.5, 0.5).sum(axis=1)
     one = fixed_seconds(alone, counts)
@@ -153,9 +153,9 @@ def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too()
 
 def test_what_nobody_knows_is_not_compared() -> None:
     nothing = np.full((2, 2), np.nan)
-    unknown = scene(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
+    unknown = scenario(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
     assert fixed_seconds(unknown, np.ones((2, 2))) is None
-    begun = scene(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
+    begun = scenario(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
     assert fixed_seconds(begun, np.ones((2, 2))) is None
     assert times_as_long([ended(1.0)], None) is None and times_as_long([ended(1.0)], 50.0) == 2.0
 
@@ -165,6 +165,6 @@ def test_what_takes_longest_to_simulate_is_tried_where_it_is_short_or_favoured(t
 
     def tried(trials: int, favour: str = "cost") -> bool:
         changes = (f"trials.max={trials}", f"trials.favour={favour}")
-        return "soon" in paces_to_try(prepared_from(write_config(tmp_path), *changes), scene())
+        return "soon" in paces_to_try(prepared_from(write_config(tmp_path), *changes), scenario())
 
     assert tried(most) and not tried(most + 1) and tried(most + 1, "soon")

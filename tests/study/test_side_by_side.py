@@ -25,14 +25,8 @@ from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study import stack
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.simulated import (
-    ServiceCosts,
-    Simulated,
-    StackedJob,
-    can_be_stacked,
-    simulate_run,
-    simulate_side_by_side,
-)
+from adaptive_eval.study.scenario import ServiceCosts
+from adaptive_eval.study.simulated import Simulated, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
 
 MODELS, ASKED = 4, 6

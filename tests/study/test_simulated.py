@@ -20,17 +20,8 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study import workers
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.simulated import (
-    Scene,
-    ServiceCosts,
-    StackedJob,
-    Variant,
-    confidences,
-    covers_everything,
-    scaled,
-    simulate_run,
-    simulate_side_by_side,
-)
+from adaptive_eval.study.scenario import Scenario, ServiceCosts, Variant, confidences, covers_everything, scaled
+from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
 from adaptive_eval.study.summary import limits_of, smallest_certified_delta, smallest_gap
 from adaptive_eval.study.types import range_of
 from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
@@ -141,9 +132,9 @@ def test_a_threshold_is_a_gap_too() -> None:
 # -- all runs together ------------------------------------------------------------------------------------------------
 
 
-def scene(**changes: object) -> Scene:
+def scenario(**changes: object) -> Scenario:
     decisions = Decisions.model_validate({"trials": {"max": 12}})
-    return replace(Scene(Bench(2, QUESTIONS, BINARY), decisions, ("a", "b"), served(2), seed=3), **changes)  # type: ignore[arg-type]
+    return replace(Scenario(Bench(2, QUESTIONS, BINARY), decisions, ("a", "b"), served(2), seed=3), **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -155,7 +146,7 @@ def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch, copied: bool)
         for world in (0, 1)
         for cap in (400, 600)
     ]
-    with SimulationWorkers(scene(), 0, 12) as alone, SimulationWorkers(scene(), 0, 12) as together:
+    with SimulationWorkers(scenario(), 0, 12) as alone, SimulationWorkers(scenario(), 0, 12) as together:
         together.hire(2).result()
         assert alone.simulate(jobs) == together.simulate(jobs)
 
@@ -164,9 +155,9 @@ COPY = """
 import os, sys, threading
 from adaptive_eval.study import workers
 sys.path[:0] = sys.argv[1:]
-from test_simulated import scene
+from test_simulated import scenario
 assert workers._may_be_copied()
-with workers.SimulationWorkers(scene(), 0, 12) as some:
+with workers.SimulationWorkers(scenario(), 0, 12) as some:
     assert some.hire(2).done()
     print(*some._pool._processes, flush=True)
     with open("/proc/self/task/%d/children" % os.getpid()) as file:
@@ -197,21 +188,21 @@ def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.
     monkeypatch.setattr(workers, "WORTH_A_PROCESS", 2.5)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(SimulationWorkers, "hire", lambda self, processes: hired.append(processes))
-    SimulationWorkers(scene(bench=Bench(5, 30, BINARY)), 100, 80)
+    SimulationWorkers(scenario(bench=Bench(5, 30, BINARY)), 100, 80)
     assert hired == []
-    SimulationWorkers(scene(bench=Bench(20, 500, BINARY)), 100, 80)
+    SimulationWorkers(scenario(bench=Bench(20, 500, BINARY)), 100, 80)
     assert hired == [2]
 
 
 def test_bundles_are_parted_only_where_there_are_fewer_than_processes() -> None:
-    some = SimulationWorkers(scene(), 0, 12)
+    some = SimulationWorkers(scenario(), 0, 12)
     some._processes = 2
     assert list(some._in_parts([[0, 1, 2, 3]])) == [[0, 1], [2, 3]]
     assert list(some._in_parts([[0, 1], [2, 3, 4]])) == [[0, 1], [2, 3, 4]]
 
 
 def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
-    one = scene(elapsed=50.0)
+    one = scenario(elapsed=50.0)
     made = one.plan(Variant(0.9, Budget(wall_seconds=80.0)))
     assert made.rule.confidence == 0.9  # type: ignore[attr-defined]
     assert made.budget.wall_seconds == 30.0 and made.trials.max == 12

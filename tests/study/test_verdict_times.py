@@ -11,13 +11,8 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.simulated import (
-    Scene,
-    ServiceCosts,
-    StackedJob,
-    simulate_run,
-    simulate_side_by_side,
-)
+from adaptive_eval.study.scenario import Scenario, ServiceCosts
+from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
 from adaptive_eval.study.verdict_times import JudgeQueue, VerdictTimes
 
 QUESTIONS, TRIALS = 30, 4
@@ -50,20 +45,20 @@ def test_a_round_ends_when_the_last_verdict_is_there(slots: int, reply: float, j
     answers = QUESTIONS * TRIALS
     come = [end for _ in range(2) for end in in_line([0.0] * answers, 10.0, slots)]
     expected = max(in_line(come, reply, judges))
-    scene = served(VerdictTimes(reply, reply / judges), slots)
-    run = simulate_run(one_round(), CHANCES, scene, (0,))
+    scenario = served(VerdictTimes(reply, reply / judges), slots)
+    run = simulate_run(one_round(), CHANCES, scenario, (0,))
     assert run.seconds == pytest.approx(expected, rel=0.02, abs=reply)
     assert run.seconds >= max(come) + reply
-    (stacked,) = simulate_side_by_side(one_round(), [StackedJob(0, CHANCES, None, True)], scene, 0)
+    (stacked,) = simulate_side_by_side(one_round(), [StackedJob(0, CHANCES, None, True)], scenario, 0)
     assert stacked.seconds == pytest.approx(run.seconds)
 
 
 def test_the_fixed_design_is_judged_too() -> None:
     for verdicts in (VerdictTimes(3.0, 0.01), VerdictTimes(3.0, 5.0)):
         own = served(verdicts)
-        scene = Scene(one_round().bench, None, ("ada", "bob"), own, seed=0)  # type: ignore[arg-type]
+        scenario = Scenario(one_round().bench, None, ("ada", "bob"), own, seed=0)  # type: ignore[arg-type]
         run = simulate_run(one_round(), CHANCES, own, (0,))
-        found = fixed_seconds(scene, TRIALS * CHANCES.sum(axis=1))
+        found = fixed_seconds(scenario, TRIALS * CHANCES.sum(axis=1))
         assert found == pytest.approx(run.seconds, rel=0.01)
 
 

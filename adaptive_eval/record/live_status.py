@@ -1,0 +1,128 @@
+"""The status of a run that is at work, taken whenever a display asks for it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.types import Reason
+from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.record.build import Findings, findings_of, grading_cost
+from adaptive_eval.record.pending import rows_of
+from adaptive_eval.record.removed_models import counted_gpu_seconds
+from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.sites import SiteBook, SiteRow
+from adaptive_eval.record.snapshot import RunSubject, take_snapshot
+from adaptive_eval.record.status import CurrentTraffic, ModelTraffic, RunMoment, SiteTraffic, Status, status_of
+from adaptive_eval.record.words import promise_in_short
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.store import Event, Roster, Spending
+
+
+class StatusTaker:
+    """Takes the status of a run that is at work; what only a look can change is worked out once a look."""
+
+    def __init__(
+        self,
+        subject: RunSubject,
+        controller: Controller,
+        scheduler: Scheduler,
+        endpoints: Sequence[Endpoint],
+        beside: Callable[[], Sequence[BesideRow]] = tuple,
+        events: Callable[[], Sequence[Event]] = tuple,
+    ) -> None:
+        """`beside`: what caps count besides the stored answers, `events`: all that has happened, as of now."""
+        self._subject, self._beside = subject, beside
+        self._roster = Roster.of(subject.models, subject.questions)
+        self._controller = controller
+        self._scheduler = scheduler
+        self._endpoints = endpoints
+        self._events, self._heard, self._sites = events, 0, SiteBook()
+        self._found: Findings | None = None
+        self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
+
+    def take(self) -> Status:
+        """The status now."""
+        controller, scheduler = self._controller, self._scheduler
+        usages = scheduler.usages
+        requests, beside = [usage.gpu_seconds for usage in usages], tuple(self._beside())
+        self._look()
+        return status_of(
+            RunMoment(
+                roster=self._roster,
+                weights=controller.plan.bench.weights,
+                budget=controller.plan.budget,
+                looks=len(controller.looks),
+                found=self._found,
+                counts=controller.there,
+                spent=Spending(
+                    at=0.0,
+                    trials=sum(usage.trials for usage in usages),
+                    tokens=sum(usage.tokens for usage in usages),
+                    usd=sum(usage.usd for usage in usages),
+                    gpu_seconds=sum(requests),
+                ),
+                before=scheduler.taken_up,
+                elapsed=scheduler.elapsed(),
+                traffic=self._traffic(),
+                models=tuple(self._models_traffic()),
+                promise=promise_in_short(self._subject.decisions),
+                batches=rows_of(scheduler.pending_batches),
+                gpu_seconds=counted_gpu_seconds(scheduler.servers(), requests, beside),
+                beside=beside,
+                grading=grading_cost(usage.grading for usage in usages),
+                sites=self._site_rows(),
+            )
+        )
+
+    def _look(self) -> None:
+        controller = self._controller
+        as_of = (len(controller.looks), controller.finished, len(controller.set_aside))
+        if as_of != self._as_of:
+            usages = self._scheduler.usages
+            snapshot = take_snapshot(self._subject, controller, usages, elapsed=0.0, now=0.0, stopped=False)
+            self._as_of, self._found = as_of, None if snapshot is None else findings_of(snapshot)
+
+    def _site_rows(self) -> tuple[SiteRow, ...]:
+        events, now = self._events(), time.time()
+        for event in events[self._heard :]:
+            self._sites.hear(event, now)
+        self._heard = len(events)
+        return self._sites.rows
+
+    def _traffic(self) -> CurrentTraffic:
+        stats = [endpoint.stats for endpoint in self._endpoints]
+        by_model = zip(self._subject.models, stats, strict=True)
+        replicas = [replica for one in stats for replica in one.replicas]
+        return CurrentTraffic(
+            in_flight=sum(self._scheduler.in_flight),
+            retries=sum(one.retries for one in stats),
+            errors=sum(sum(one.errors.values()) for one in stats),
+            healthy_replicas=sum(replica.healthy for replica in replicas),
+            replicas=len(replicas),
+            sites=tuple(
+                SiteTraffic(model, site.site, site.in_flight, site.queued, site.answers)
+                for model, one in by_model
+                for site in one.sites
+            ),
+            waiting=sum(one.waiting for one in stats),
+        )
+
+    def _models_traffic(self) -> Iterator[ModelTraffic]:
+        scheduler = self._scheduler
+        held = scheduler.held()
+        each = zip(self._subject.models, scheduler.usages, scheduler.in_flight, self._endpoints, held, strict=True)
+        for model, usage, in_flight, endpoint, one in each:
+            stats = endpoint.stats
+            yield ModelTraffic(
+                model=model,
+                trials=usage.trials,
+                tokens=usage.tokens,
+                usd=usage.usd,
+                gpu_seconds=usage.gpu_seconds,
+                in_flight=in_flight,
+                retries=stats.retries,
+                errors=stats.errors,
+                replicas={replica.url: replica.healthy for replica in stats.replicas},
+                server_seconds=None if one is None else one.seconds,
+                server_gpu_seconds=None if one is None else one.gpu_seconds,
+            )

@@ -1,0 +1,215 @@
+"""One start of a run: the scheduler at work, the results it publishes, and those who are told of it."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from adaptive_eval import __version__
+from adaptive_eval.config.planning import longest_prompts
+from adaptive_eval.config.prepare import PreparedRun, make_lane
+from adaptive_eval.core import Controller, Look
+from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.ending import Ended, ended_of, why_finished
+from adaptive_eval.record.live_status import StatusTaker
+from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
+from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.snapshot import Beginning, Snapshot, subject_of, take_snapshot
+from adaptive_eval.running.interrupts import StopSource
+from adaptive_eval.running.no_pauses import short_collections, warm_up
+from adaptive_eval.running.publishing import Publisher
+from adaptive_eval.running.serving import Serving
+from adaptive_eval.running.settled import SettledCommands
+from adaptive_eval.running.watching import Watcher
+from adaptive_eval.scheduler.alarms import Alarms
+from adaptive_eval.scheduler.grading import Grading
+from adaptive_eval.scheduler.ledger import Ledger
+from adaptive_eval.scheduler.opening_fit import OpeningFit
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.store import (
+    CommitBatch,
+    Event,
+    OpenedStore,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    Store,
+)
+from adaptive_eval.store.repeats import SamplingFreedom
+
+
+class Session:
+    """One start of a run: the scheduler at work, and those who are told of it."""
+
+    def __init__(
+        self,
+        prepared: PreparedRun,
+        store: Store,
+        serving: Serving,
+        grading: Grading,
+        watcher: Watcher,
+    ) -> None:
+        self._prepared = prepared
+        self._store = store
+        self._serving = serving
+        self._watcher = watcher
+        self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
+        self._controller = Controller(prepared.plan, elsewhere=removed.in_all)
+        self._publisher = Publisher(store.directory, self._known)
+        endpoints, secrets = serving.endpoints, serving.secrets
+        lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
+        opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
+        drawn = [SamplingFreedom.of(model.sampling) for model in prepared.config.models]
+        section = prepared.config.rubric
+        goes_by_opening = bool(open_rubric(section).lacks)
+        fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
+        self._alarms = Alarms(prepared.models, prepared.questions, opening, drawn, stop_on)
+        self._scheduler = Scheduler(
+            self._controller,
+            lanes,
+            prepared.questions,
+            grading,
+            store,
+            self,
+            serving.hosts,
+            self._alarms,
+            Ledger(lanes) if prepared.plan.budget.bought else None,
+            fit,
+            removed.gpu_seconds,
+        )
+        self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+        self._taker = StatusTaker(
+            self._subject,
+            self._controller,
+            self._scheduler,
+            serving.endpoints,
+            self._spent_beside,
+            lambda: self._events,
+        )
+        self._events = store.reader.events()
+        self._late: list[Event] = []
+        """What happened when the scheduler was over, to be committed in the end."""
+        self._commands = SettledCommands(prepared.config, self._note)
+        self._failed = False
+
+    async def carry_on(self, opened: OpenedStore, news: Sequence[Event], interrupts: StopSource) -> Ended:
+        """Run until the end, and write it down."""
+        warm_up(self._prepared.plan)
+        trials = self._store.reader.trial_count()
+        kind = RunResumed if opened.resumed else RunStarted
+        longest = dict(zip(self._prepared.models, longest_prompts(self._prepared.prompts), strict=True))
+        begun = kind(trials, os.getpid(), socket.gethostname(), __version__, longest)
+        try:
+            async with self._watched():
+                interrupts.hear(self._on_interrupt)
+                self._store.commit(CommitBatch(events=[begun]))  # seen by watchers while stored answers are taken up
+                self.happened(begun)
+                for event in (opened.changed, *news):
+                    if event is not None:
+                        self._watcher.happened(event)
+                self._commands.begin(self._events)
+                try:
+                    await self._scheduler.run()
+                finally:
+                    await self._commands.close()
+                    if self._late:
+                        self._store.commit(CommitBatch(events=self._late))
+            if self._alarms.stopped is not None:
+                raise Alarmed(self._alarms.stopped)
+            return await self._end()
+        except AdaptiveEvalError:
+            self._failed = True
+            with suppress(StoreError):
+                await self._publisher.publish()
+            raise
+        finally:
+            self._publisher.close()
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
+        """While results are published, and displays are open."""
+        publishing = asyncio.create_task(self._publisher.run())
+        publishing.add_done_callback(self._on_publisher_end)
+        self._watcher.opened(self._subject.name, self._subject.models, self._taker.take)
+        try:
+            with short_collections():
+                yield
+        finally:
+            publishing.cancel()
+            await asyncio.gather(publishing, return_exceptions=True)
+            self._watcher.closed()
+
+    # -- the scheduler's observer -----------------------------------------------------------------------------------
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        """Rounds were completed."""
+        self._publisher.looked()
+        self._watcher.looked(looks)
+
+    def happened(self, event: Event) -> None:
+        """Something was recorded."""
+        self._events.append(event)
+        self._commands.hear(event)
+        self._watcher.happened(event)
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _note(self, event: Event) -> None:
+        if self._scheduler.over:
+            self._late.append(event)
+            self.happened(event)
+        else:
+            self._scheduler.note(event)
+
+    async def _end(self) -> Ended:
+        reason = self._controller.finished
+        results = await self._publisher.publish()
+        event = RunStopped() if reason is None else RunFinished(reason)
+        self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.elapsed()))
+        return ended_of(
+            self._prepared.config,
+            [*self._events, event],
+            results,
+            self._taker.take(),
+            self._store.directory,
+            servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
+        )
+
+    def _known(self) -> Snapshot | Beginning:
+        subject, controller, elapsed, now = self._subject, self._controller, self._scheduler.elapsed(), time.time()
+        stopped = self._scheduler.halt is not None or self._failed
+        judged = take_snapshot(
+            subject,
+            controller,
+            self._scheduler.usages,
+            elapsed=elapsed,
+            now=now,
+            stopped=stopped,
+            events=self._events,
+            held=self._scheduler.held(),
+            beside=self._spent_beside(),
+        )
+        reason = controller.finished
+        why = None if reason is None else why_finished(reason, asked=bool(controller.arrived.any()), fixed=False)
+        weights, arrived = controller.plan.bench.weights, controller.arrived.copy()
+        return judged or Beginning(subject, weights, arrived, elapsed, now, stopped, reason, why)
+
+    def _spent_beside(self) -> tuple[BesideRow, ...]:
+        counted = self._scheduler.servers().counted
+        return spent_beside(self._removed, self._prepared.roster.models, counted, self._events)
+
+    def _on_publisher_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._scheduler.abort(error)
+
+    def _on_interrupt(self) -> None:
+        first = self._scheduler.halt is None and not self._scheduler.over
+        self._scheduler.stop()
+        if first:
+            self._watcher.stopping(sum(self._scheduler.in_flight))
+        else:
+            self._serving.hurry()
