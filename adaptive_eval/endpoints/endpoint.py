@@ -91,7 +91,7 @@ class ModelEndpoint:
         told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
         longest = told if isinstance(told, int) else None
         self._times = ResponseTimes(sampling.timeout, longest)
-        self._overdue = OverdueWatch(self._times, sampling.timeout, self._clock)
+        self._overdue = OverdueWatch(self._times, sampling.timeout, self._replicas.elsewhere, self._clock)
         self._streaming: bool | None = config.stream
         """Whether the servers stream; None as long as it is not known."""
         self._servers = IdentifiedServers(config.model, self._identify, caller.secrets)
@@ -270,7 +270,7 @@ class ModelEndpoint:
         pulse = LastHeard(now, bool(body.get("stream")), request.cuts, partial(self._doubts.accepted, replica, now))
         try:
             async with asyncio.timeout(None) as lease:
-                replica.leases.add(lease)
+                replica.leases[lease] = request.ended
                 server = self._servers.known_identity(replica.url)
                 if server is None or not self._pacer.unlimited:
                     server = server or await self._servers.identity_of(replica.url)
@@ -280,7 +280,7 @@ class ModelEndpoint:
                 if server.llama:
                     body = counted_apart(body)
                     pulse.streamed = bool(body.get("stream"))
-                self._overdue.enter(lease, replica.url, pulse)
+                self._overdue.enter(lease, replica, pulse)
                 reply = await self._caller.ask(replica.url, body, pulse)
             answers = self._read(request, replica, reply)
         except TimeoutError:
@@ -302,7 +302,7 @@ class ModelEndpoint:
             raise
         finally:
             traffic.in_flight -= 1
-            replica.leases.discard(lease)
+            replica.leases.pop(lease, None)
             self._overdue.leave(lease)
             self._replicas.release(replica)
         now = self._clock()
@@ -317,13 +317,14 @@ class ModelEndpoint:
         request.refusal = refusal
         if request.may_be_mended(refusal, self._streaming is not None):
             return Refused(refusal, believed=False)
-        pending = self._overdue.pending(replica.url)
+        pending = self._overdue.pending(replica)
         return Refused(refusal, self._doubts.refused(replica, refusal, sent_at, pending))
 
     def _interrupted(self, request: Request, replica: Replica, pulse: LastHeard) -> Failure:
         """What ended an attempt from outside: it was overdue, or its replica is dead."""
         self._lose(request)
         if pulse.overdue is None:
+            request.ended += 1
             self._traffic.errors[FailureKind.REPLICA_LOST.value] += 1
             return Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
         request.cuts += 1
@@ -378,6 +379,7 @@ class ModelEndpoint:
 
     def _answered(self, replica: Replica, answers: list[Answer], expected: float, now: float) -> None:
         replica.answered_at = now
+        replica.spoke(now)
         replica.window.answered()
         self._waits.answered(replica.url)
         traffic = self._traffic

@@ -13,6 +13,9 @@ have come nothing is known, and a stream that has begun may be silent for `QUIET
 as long as a request waits, so that the first requests profit from what the others show meanwhile, and a server that
 turns out to be slower is given more time.
 
+Where a model has no other replica that could take a request, the time does not count in which its own gave no sign of
+life at all, neither to others nor to the health check: to ask a server that stands still once more helps nobody.
+
 An attempt that was cut is sent again with the same seed; what it would have said does not enter.
 """
 
@@ -21,6 +24,8 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
+
+from adaptive_eval.endpoints.replicas import Replica
 
 SAFETY = 4.0
 LEAST = 5.0
@@ -144,18 +149,26 @@ class ResponseTimes:
 class OverdueWatch:
     """Ends the attempts of one model that are overdue."""
 
-    def __init__(self, times: ResponseTimes, timeout: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        times: ResponseTimes,
+        timeout: float,
+        elsewhere: Callable[[Replica], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        """`elsewhere`: whether another replica can take what this one has."""
         self._times = times
         self._timeout = timeout
+        self._elsewhere = elsewhere
         self._clock = clock
-        self._attempts: dict[asyncio.Timeout, tuple[str, LastHeard]] = {}
+        self._attempts: dict[asyncio.Timeout, tuple[Replica, LastHeard]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
         self._task = asyncio.create_task(self._watch())
 
-    def enter(self, lease: asyncio.Timeout, replica: str, pulse: LastHeard) -> None:
+    def enter(self, lease: asyncio.Timeout, replica: Replica, pulse: LastHeard) -> None:
         """An attempt was sent."""
         self._attempts[lease] = (replica, pulse)
 
@@ -163,9 +176,9 @@ class OverdueWatch:
         """It has ended."""
         self._attempts.pop(lease, None)
 
-    def pending(self, replica: str) -> Iterator[LastHeard]:
+    def pending(self, replica: Replica) -> Iterator[LastHeard]:
         """The attempts there."""
-        return (pulse for url, pulse in self._attempts.values() if url == replica)
+        return (pulse for where, pulse in self._attempts.values() if where is replica)
 
     async def close(self) -> None:
         """Stop watching."""
@@ -178,25 +191,34 @@ class OverdueWatch:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for replica, pulse in self._attempts.values():
-                if pulse.first_at is not None:
-                    spoken[replica] = max(spoken.get(replica, 0.0), pulse.heard_at)
+                if pulse.first_at is not None and pulse.heard_at > spoken.get(replica.url, 0.0):
+                    spoken[replica.url] = pulse.heard_at
+                    replica.spoke(pulse.heard_at)
             now, limits = self._clock(), self._times.limits()
             for lease, (replica, pulse) in list(self._attempts.items()):
-                why = self._overdue(pulse, now, spoken.get(replica, 0.0), limits)
+                why = self._overdue(pulse, replica, now, spoken.get(replica.url, 0.0), limits)
                 if why is not None and not lease.expired():
                     pulse.overdue = why
                     self.leave(lease)
                     lease.reschedule(now)
 
-    def _overdue(self, pulse: LastHeard, now: float, spoken: float, limits: AnswerLimits) -> str | None:
+    def _overdue(
+        self, pulse: LastHeard, replica: Replica, now: float, spoken: float, limits: AnswerLimits
+    ) -> str | None:
         """Why an attempt will not come to its end; None where it may."""
         patience = 2.0**pulse.cuts
         if pulse.first_at is None:
             limit = patience * (limits.first if pulse.streamed else limits.whole)
             what = "first piece" if pulse.streamed else "answer"
-            late = limit < self._timeout and now - pulse.sent_at >= limit
+            late = limit < self._timeout and self._waited(replica, pulse.sent_at, now) >= limit
             return f"no {what} within {limit:.3g} s, longer than an answer should take here" if late else None
         base = patience * limits.silence
         limit = base if spoken - pulse.heard_at >= base else min(QUIET_SECONDS * patience, ALONE * base)
-        late = limit < self._timeout and now - pulse.heard_at >= limit
+        late = limit < self._timeout and self._waited(replica, pulse.heard_at, now) >= limit
         return f"nothing came on the stream for {limit:.3g} s" if late else None
+
+    def _waited(self, replica: Replica, since: float, now: float) -> float:
+        """Seconds since then that count."""
+        if self._elsewhere(replica):
+            return now - since
+        return replica.alive_at - max(since, replica.awake_since)

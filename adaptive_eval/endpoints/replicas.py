@@ -11,15 +11,19 @@ in line.
 
 One small task per replica notices that it is dead, long before the time limit of its answers. It asks nothing while
 answers keep coming; otherwise it probes the replica every few seconds, and at once when a request has failed there.
-After `MISSES` probes in a row without a sign of life the replica is set aside: its requests in flight are ended, to be
-sent elsewhere, and it is probed on until it is back. When every replica is set aside for longer than the model's
-patience, the model is given up. A model that has never answered gets no patience where nobody is there to be reached;
-a server that takes connections, and is silent, may only be busy.
+After `MISSES` probes in a row without a sign of life (an answer that comes meanwhile is one) the replica is set aside:
+it is sent nothing, and probed on until it is back. Its requests in flight are ended, to be sent elsewhere. Only where
+it takes connections, and is silent, and no other replica could have them, they stay: the same server would be asked for
+the same once more, and one that is merely slow would never get anything done. Each time that a request was ended so,
+the next replica may miss twice as many probes before it is ended again. When every replica is set aside for longer than
+the model's patience, the model is given up. A model that has never answered gets no patience where nobody is there to
+be reached; a server that takes connections, and is silent, may only be busy.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import Failure, Refusal
@@ -45,7 +49,7 @@ class RequestWindow:
         self.size = configured
         self.failures_in_a_row = 0
         self._answers = 0
-        self._halved_at = -float("inf")
+        self._halved_at = -inf
         self._recent: deque[bool] = deque(maxlen=RECENT)
         """Of the last requests those that failed."""
         self._before_failures = 0
@@ -103,16 +107,25 @@ class Replica:
         self.peak_in_flight = 0
         """The most in flight since the load of the server was last read."""
         self.healthy = True
-        self.wait_until = -float("inf")
+        self.wait_until = -inf
         self.apart = 0.0
         """Seconds from one request to the next, while it is in doubt whether it accepts any."""
         self.refusing = False
         """It is believed to refuse everything."""
-        self.answered_at = -float("inf")
+        self.answered_at = -inf
+        self.alive_at = -inf
+        """When it last gave a sign of life."""
+        self.awake_since = -inf
+        """When the first one came after a silence of `SILENCE`."""
         self.reached = False
         """There is a server: it has answered a probe, or taken the connection of one."""
-        self.leases: set[asyncio.Timeout] = set()
-        """What holds the requests in flight; expired when the replica is found dead."""
+        self.leases: dict[asyncio.Timeout, int] = {}
+        """What holds the requests in flight, and how often each of them was ended at a silent replica before."""
+
+    @property
+    def fit(self) -> bool:
+        """It is there, and does not refuse everything."""
+        return self.healthy and not self.refusing
 
     def usable(self, now: float) -> bool:
         return self.healthy and self.in_flight < self.window.size and now >= self.wait_until
@@ -122,14 +135,21 @@ class Replica:
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
 
-    def interrupt(self) -> None:
-        """End every request in flight here, so that it is sent elsewhere."""
+    def spoke(self, at: float) -> None:
+        """It gave a sign of life then."""
+        if at - self.alive_at > SILENCE:
+            self.awake_since = at
+        self.alive_at = max(self.alive_at, at)
+
+    def interrupt(self, misses: float = inf) -> None:
+        """End the requests in flight here to which so many probes without a sign of life are enough."""
         now = asyncio.get_running_loop().time()
-        # emptied first: a lease may expire only once, and some may be expiring just now, since they are overdue
-        leases, self.leases = self.leases, set()
-        for lease in leases:
-            if not lease.expired():
-                lease.reschedule(now)
+        for lease, ended in list(self.leases.items()):
+            if misses >= MISSES * 2**ended:
+                # taken out first: a lease may expire only once, and some may be just now, since they are overdue
+                del self.leases[lease]
+                if not lease.expired():
+                    lease.reschedule(now)
 
 
 class ReplicaSet:
@@ -205,11 +225,14 @@ class ReplicaSet:
             if not place.done():
                 place.set_exception(error())
 
+    def elsewhere(self, replica: Replica) -> bool:
+        """Whether another one can take what this one has."""
+        return any(other.fit for other in self.replicas if other is not replica)
+
     @property
     def stats(self) -> tuple[ReplicaStats, ...]:
         return tuple(
-            ReplicaStats(replica.url, replica.healthy and not replica.refusing, replica.in_flight, replica.window.size)
-            for replica in self.replicas
+            ReplicaStats(replica.url, replica.fit, replica.in_flight, replica.window.size) for replica in self.replicas
         )
 
     def _choose(self, avoid: Replica | None) -> Replica | None:
@@ -226,6 +249,8 @@ PROBE_AGAIN = 1.0
 PROBE_SLOWEST = 2.0
 """Soon enough to ask within seconds after a storm, and little to ask of a server that is down for hours."""
 MISSES = 3
+SILENCE = 3 * PROBE_EVERY
+"""A server that has something to do, and gives no sign of life for longer, has been silent."""
 
 
 class ProbeTrouble(NamedTuple):
@@ -288,6 +313,7 @@ class HealthWatch:
         while True:
             if not misses:
                 await _either(suspicion, PROBE_EVERY)
+                heard = replica.alive_at
             if not (misses or suspicion.is_set() or self._worth_a_probe(replica)):
                 continue
             suspicion.clear()
@@ -298,12 +324,15 @@ class HealthWatch:
                 continue
             replica.reached |= trouble is None or trouble.silent
             if trouble is None:
+                replica.spoke(self._clock())
+            if trouble is None or replica.alive_at > heard:
                 misses = 0
                 self._well(replica)
             else:
                 misses += 1
                 if misses >= MISSES:
-                    self._lost(replica, trouble.why)
+                    self._lost(replica, trouble, misses)
+            heard = replica.alive_at
             await asyncio.sleep(min(PROBE_SLOWEST, PROBE_AGAIN * max(1, misses - MISSES)))
 
     def _worth_a_probe(self, replica: Replica) -> bool:
@@ -329,10 +358,11 @@ class HealthWatch:
         replica.healthy = True
         self._set.hand_out()
 
-    def _lost(self, replica: Replica, trouble: str) -> None:
+    def _lost(self, replica: Replica, trouble: ProbeTrouble, misses: int) -> None:
         replica.healthy = False
-        replica.interrupt()
-        self._miss(replica, trouble)
+        if not trouble.silent or self._set.elsewhere(replica):
+            replica.interrupt(misses)
+        self._miss(replica, trouble.why)
 
     def _miss(self, replica: Replica, trouble: str) -> None:
         """Go on without this one; give the model up where none is left for too long."""
@@ -340,13 +370,15 @@ class HealthWatch:
         if all(other.refusing for other in self._set.replicas):
             return  # whoever asks is told, and finds out when that is over
         if len(self._dead) == len(self._set.replicas) and self._giving_up is None:
-            known = any(other.reached or other.answered_at > -float("inf") for other in self._set.replicas)
+            known = any(other.reached or other.answered_at > -inf for other in self._set.replicas)
             loop = asyncio.get_running_loop()
             self._giving_up = loop.call_later(self._patience if known else 0.0, self._give_up)
 
     def _give_up(self) -> None:
         causes = "; ".join(f"{url}: {trouble}" for url, trouble in sorted(self._dead.items()))
         self._set.give_up(f"no replica is left ({causes})")
+        for replica in self._set.replicas:
+            replica.interrupt()
 
 
 async def _either(event: asyncio.Event, seconds: float) -> None:

@@ -23,6 +23,8 @@ class Request:
     attempts: int = 0
     cuts: int = 0
     """Attempts that were overdue."""
+    ended: int = 0
+    """Attempts that were ended because their replica was silent."""
     replica: Replica | None = None
     """Where the last attempt went."""
     refusal: Refusal | None = None

@@ -1,15 +1,16 @@
 """Dead, stuck and restarting replicas: noticed by their health, not by the time limit of an answer."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 
 import numpy as np
 import pytest
 from endpoint_opener import Opener
-from patient_time import HANGS
-from raw_servers import CHAT, Exchange, raw_server
+from patient_time import HANGS, until
+from raw_servers import CHAT, Exchange, RawServer, raw_server
 
 from adaptive_eval.endpoints import client
-from adaptive_eval.endpoints.replicas import MISSES, Replica
+from adaptive_eval.endpoints.replicas import MISSES, ProbeTrouble, Replica
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.simulate.faults import Faults, TimeWindow
@@ -129,7 +130,7 @@ async def test_a_request_that_is_being_cut_off_is_not_ended_a_second_time() -> N
     async def asked(name: str) -> None:
         try:
             async with asyncio.timeout(None) as lease:
-                replica.leases.add(lease)
+                replica.leases[lease] = 0
                 leases[name] = lease
                 await asyncio.Event().wait()
         except TimeoutError:
@@ -151,6 +152,129 @@ async def test_a_request_that_is_being_cut_off_is_not_ended_a_second_time() -> N
     loop.call_soon(interrupted)
     await asyncio.wait(tasks, timeout=HANGS)
     assert not trouble and sorted(ends) == ["other", "overdue"]
+
+
+# -- servers that are slow, and not dead ----------------------------------------------------------------------------
+
+
+class Starved:
+    """A server of a machine that gets no processor for a while: it takes connections, and says nothing."""
+
+    def __init__(self) -> None:
+        self.awake = asyncio.Event()
+
+    async def answer(self, asked: Exchange) -> None:
+        await self.awake.wait()
+        await asyncio.sleep(0.06)
+        await asked.answer("42")
+
+    async def health(self, asked: Exchange) -> None:
+        await self.awake.wait()
+        await asked.reply(200, b"", "Connection: close")
+
+    def server(self) -> AbstractAsyncContextManager[RawServer]:
+        return raw_server(self.answer, pages={"/health": self.health})
+
+
+@pytest.fixture
+def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second of silence is long."""
+    monkeypatch.setattr(client, "PROBE_SECONDS", 0.05)
+
+
+async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
+    endpoint: Opener, short_probes: None
+) -> None:
+    """Silent for most of the time, it has answered in the end all that it was asked, once each."""
+    starved = Starved()
+    async with starved.server() as server:
+        model = endpoint(server.base_url, timeout=1800.0, patience=300.0, concurrency=4)
+        work = [asyncio.create_task(model.sample(CHAT, range(i, i + 1))) for i in range(40)]
+        for _ in range(3):
+            await asyncio.sleep(1.0)
+            assert not model.stats.replicas[0].healthy
+            starved.awake.set()
+            await asyncio.sleep(0.1)
+            starved.awake.clear()
+        starved.awake.set()
+        answers = await asyncio.gather(*work)
+        assert len(server.seen) == 40
+    assert {answer.attempts for (answer,) in answers} == {1}
+    assert model.stats.errors == {} and model.stats.lost == 0
+
+
+async def test_so_does_the_last_one_whose_fellow_is_dead(
+    endpoint: Opener, short_probes: None, unused_tcp_port: int
+) -> None:
+    starved = Starved()
+    async with starved.server() as server:
+        model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", server.base_url, timeout=1800.0, patience=300.0)
+        asking = asyncio.create_task(model.sample(CHAT, range(1)))
+        await asyncio.sleep(1.0)
+        assert not any(replica.healthy for replica in model.stats.replicas)
+        starved.awake.set()
+        await asking
+        assert len(server.seen) == 1 and model.stats.lost == 0
+
+
+async def test_what_a_silent_server_kept_goes_to_the_one_that_comes_back(
+    endpoint: Opener, short_probes: None, unused_tcp_port: int
+) -> None:
+    async with Starved().server() as silent, SimulatedServer(WORLD, port=unused_tcp_port) as other:
+        model = endpoint(silent.base_url, other.base_url, timeout=1800.0, patience=300.0)
+        await other.die()
+        asking = asyncio.create_task(model.sample(question(1), range(1)))
+        await asyncio.sleep(1.0)
+        assert not any(replica.healthy for replica in model.stats.replicas)
+        await other.listen()
+        (answer,) = await asking
+        assert answer.replica == other.base_url and model.stats.errors["replica_lost"] == len(silent.seen) == 1
+
+
+async def test_a_silent_server_is_given_up_with_all_that_it_has(endpoint: Opener, short_probes: None) -> None:
+    async with Starved().server() as server:
+        model = endpoint(server.base_url, timeout=1800.0, patience=3.0)
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(Unavailable, match="no replica is left.*no answer within"):
+            await model.sample(CHAT, range(1))
+        assert 3.0 <= asyncio.get_running_loop().time() - begun < 5.0
+
+
+async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
+    endpoint: Opener, short_probes: None
+) -> None:
+    """They take 8 s together, and the model's patience is 3."""
+
+    async def slowly(asked: Exchange) -> None:
+        await asyncio.sleep(2.0 * (asked.index + 1))
+        await asked.answer("42")
+
+    async with raw_server(slowly, pages={"/health": Starved().health}) as server:
+        model = endpoint(server.base_url, timeout=1800.0, patience=3.0)
+        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
+    assert [answer.attempts for (answer,) in answers] == [1] * 4
+
+
+async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpoint: Opener) -> None:
+    """Of two servers on a starved machine, one speaks while the other one is silent."""
+    silences: list[str] = []
+
+    async with Starved().server() as first, Starved().server() as second:
+        model = endpoint(first.base_url, second.base_url, timeout=1800.0, patience=300.0)
+
+        async def probe(url: str) -> ProbeTrouble | None:
+            asked = first if len(second.seen) == 0 else second if len(first.seen) == 1 else None
+            await asyncio.sleep(0.05)
+            if asked is None or url != asked.base_url:
+                return None
+            silences.append(url)
+            return ProbeTrouble("no answer", silent=True)
+
+        model._watch._probe = probe
+        asking = asyncio.create_task(model.sample(CHAT, range(1)))
+        await until(lambda: len(first.seen) == 2)
+        asking.cancel()
+    assert silences == [first.base_url] * MISSES + [second.base_url] * 2 * MISSES
 
 
 async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:

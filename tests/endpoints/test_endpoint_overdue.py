@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.endpoints import overdue
+from adaptive_eval.endpoints import overdue, replicas
 from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, LastHeard, ResponseTimes
 
 TIMEOUT = 1800.0
@@ -123,6 +123,38 @@ async def test_a_slow_answer_gets_twice_the_time_at_each_attempt_and_is_not_lost
         (answer,) = await asyncio.wait_for(model.sample(CHAT, range(KNOWN, KNOWN + 1)), 20.0)
     assert (answer.text, answer.signals) == ("42", frozenset())
     assert answer.attempts > 2
+
+
+@pytest.mark.parametrize(("silent", "attempts"), [(True, 1), (False, 2)])
+async def test_a_request_is_not_cut_for_a_time_in_which_its_server_said_nothing_at_all(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, silent: bool, attempts: int
+) -> None:
+    """As of a machine that stood still: neither others nor the health check heard of it. Of one that answers health
+    checks meanwhile a request is cut that hangs."""
+    monkeypatch.setattr(replicas, "SILENCE", 1.0)
+    awake = asyncio.Event()
+
+    async def script(asked: Exchange) -> None:
+        if asked.index == KNOWN:
+            await awake.wait()
+            await asyncio.sleep(1.0)
+        await asked.answer("42")
+
+    async def health(asked: Exchange) -> None:
+        if silent and len(server.seen) > KNOWN:
+            await awake.wait()
+        await asked.reply(200, b"", "Connection: close")
+
+    async with raw_server(script, pages={"/health": health}) as server:
+        model = endpoint(server.base_url, timeout=1800.0, patience=300.0, max_tokens=100)
+        for seed in range(KNOWN):
+            await model.sample(CHAT, range(seed, seed + 1))
+        assert model._times.first() == LEAST
+        asking = asyncio.create_task(model.sample(CHAT, range(KNOWN, KNOWN + 1)))
+        await asyncio.sleep(2.0 * LEAST)
+        awake.set()
+        (answer,) = await asking
+    assert (answer.text, answer.attempts) == ("42", attempts)
 
 
 async def test_a_server_that_refuses_streams_is_asked_without_from_then_on(endpoint: Opener) -> None:
