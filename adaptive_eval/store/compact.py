@@ -7,8 +7,10 @@ from itertools import count
 
 import numpy as np
 
-MOST_RECENT = 512
-"""Numbers that are kept as Python's own, of 70 bytes each, and an eighth of all."""
+MOST_RECENT = 128
+"""Numbers that are kept as Python's own, of 70 bytes each."""
+SHARE_RECENT = 16
+"""Where there are many, one in so many is."""
 
 _NUMBERS: defaultdict[str, int] = defaultdict(count().__next__)
 
@@ -38,7 +40,7 @@ class NumberSet:
         if at < len(self._sorted) and self._sorted[at] == number:
             return True
         self._recent.add(number)
-        if len(self._recent) > max(MOST_RECENT, len(self._sorted) // 8):
+        if len(self._recent) > max(MOST_RECENT, len(self._sorted) // SHARE_RECENT):
             recent = np.fromiter(self._recent, np.int64, len(self._recent))
             self._sorted = array("q", np.sort(np.append(self._sorted, recent)).tobytes())
             self._recent = set()

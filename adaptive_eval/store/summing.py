@@ -16,7 +16,7 @@ SUMMED_EVERY = 200_000
 """Trials after which a run is summed up, which takes about a second; a smaller one has no sums."""
 MOST_MOMENTS = 400
 """Of what was used."""
-AT_ONCE = 65_536
+AT_ONCE = 8192
 NO_COUNTS: Counts = np.zeros((0, 0, 1), dtype=np.int32)
 NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
 _LAST = "SELECT coalesce(max(id), 0) FROM trials"
