@@ -36,6 +36,14 @@ def report(
             "pairs, and keep it in results.json.",
         ),
     ] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole",
+            help="Read every answer of a large run, too, for what its report leaves out: other rubrics, and how far "
+            "models with the same seeds go together.",
+        ),
+    ] = False,
 ) -> None:
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
@@ -44,7 +52,9 @@ def report(
     model.
     """
     with reported(run):
-        view = _with_fixed(run) if beside_fixed else read_report(run, rows=kind == "json")
+        if beside_fixed:
+            _keep_fixed(run)
+        view = read_report(run, rows=kind == "json", whole=whole)
         text = _rendered(view, kind)
         drawn = [] if plots is None else _drawn(view, plots)
         if output == Path("-"):
@@ -59,8 +69,8 @@ def report(
             typer.echo("no figures: no look was taken yet", err=True)
 
 
-def _with_fixed(run: Path) -> RunView:
-    """The view of a run that has ended, after the comparison was worked out and kept with its results."""
+def _keep_fixed(run: Path) -> None:
+    """Work out the comparison of a run that has ended, and keep it with its results."""
     # imported here: simulations take a while to load
     from adaptive_eval.study.beside_fixed import keep_beside_fixed
 
@@ -70,7 +80,6 @@ def _with_fixed(run: Path) -> RunView:
             "average, with answers of every model to every question, none of them known beforehand, one horizon and at "
             "most some hundred thousand trials; leave --beside-fixed out"
         )
-    return read_report(run)
 
 
 def _drawn(view: RunView, folder: Path) -> list[Path]:

@@ -196,7 +196,7 @@ LARGE = Caution(
     "large",
     None,
     "the run is large, so that this report leaves out what every single answer would have to be read for: how it "
-    "stands under other rubrics (`adaptive-eval relabel` says it), and how far models with the same seeds go together",
+    "stands under other rubrics, and how far models with the same seeds go together (`report --whole` reads them all)",
 )
 
 
@@ -211,20 +211,21 @@ def read_view(directory: Path) -> RunView:
         return assemble_view(stored.reader, stored.setup, stored.events, stored.results(running=running))
 
 
-def read_report(directory: Path, *, rows: bool = True) -> RunView:
-    """The same with what only a report has: the run under other rubrics.
+def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> RunView:
+    """The same with what only a report has: the run under other rubrics, and models with the same seeds.
 
-    That of a large run leaves out what every trial would have to be read for, and says so. `rows` as in a `Feed`.
+    That of a large run leaves out what every trial would have to be read for, and says so, unless it is asked for the
+    `whole`. `rows` as in a `Feed`.
     """
     running = is_held(directory)
-    with opened_run(directory, summed=False) as stored:
-        results = stored.at_a_glance(running=running, rows=rows)
+    with opened_run(directory, summed=whole) as stored:
+        results = stored.results(running=running) if whole else stored.at_a_glance(running=running, rows=rows)
         view = assemble_view(stored.reader, stored.setup, stored.events, results)
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
         view = replace(view, judge=judge, labelled=labels)
-        if stored.is_large:
+        if stored.is_large and not whole:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
         return replace(view, relabelled=relabelled(stored), pairings=pairings(stored, results.pairs))
 

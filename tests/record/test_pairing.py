@@ -12,6 +12,8 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.record.pairing import ModelValues, Pairing, pairing
+from adaptive_eval.store import store as storing
+from adaptive_eval.store import summing
 
 QUESTIONS = 30
 CHANCES = np.random.default_rng(5).beta(0.8, 0.8, QUESTIONS)
@@ -116,8 +118,8 @@ class TestOfAStoredRun:
         Played(folder / "run", prepare(load_config(path))).finish()
         return folder / "run"
 
-    def report(self, run: Path, kind: str = "md") -> str:
-        done = CliRunner().invoke(app, ["report", str(run), "--format", kind, "--output", "-"])
+    def report(self, run: Path, kind: str = "md", *options: str) -> str:
+        done = CliRunner().invoke(app, ["report", str(run), "--format", kind, "--output", "-", *options])
         assert done.exit_code == 0, done.output
         return done.output
 
@@ -130,6 +132,26 @@ class TestOfAStoredRun:
         assert "bob" in row and "not shown" in row
         assert "cyd" not in section
         assert '"pairings":[{"better":"ada","worse":"bob"' in self.report(run, "json")
+
+    def test_a_report_of_a_large_run_tells_of_them_where_the_whole_is_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        small, large = tmp_path / "small", tmp_path / "large"
+        small.mkdir()
+        as_ever = self.report(self.run(small, "consecutive"))
+        for module in (storing, summing):
+            monkeypatch.setattr(module, "SUMMED_EVERY", 50)
+        large.mkdir()
+        run = self.run(large, "consecutive")
+        assert "report --whole" in self.report(run) and "## The same seeds" not in self.report(run)
+        whole = self.report(run, "md", "--whole")
+        assert "report --whole" not in whole
+        sections = ("## The same seeds", "## Under other rubrics")
+        for title in sections:
+            assert self.section(whole, title) == self.section(as_ever, title) != ""
+
+    def section(self, report: str, title: str) -> str:
+        return report.partition(title)[2].partition("\n## ")[0]
 
     def test_with_seeds_of_their_own_there_is_nothing_to_tell(self, tmp_path: Path) -> None:
         assert "The same seeds" not in self.report(self.run(tmp_path, "hashed"))
