@@ -3,7 +3,7 @@
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from io import BytesIO
@@ -14,6 +14,7 @@ import numpy as np
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.record.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import LONGEST_NAME, styled
+from adaptive_eval.testing.drawn import is_named, looks_like, marks_by_place, places_of, same_data, texts
 from adaptive_eval.testing.runs import fail_unless
 from adaptive_eval.testing.stored import stored_run
 
@@ -55,13 +56,15 @@ def check_figure(draw: "Draw", name: str | None = None) -> None:
     figures = _Figures(draw, name)
     first = figures.of(view)
     _check_words(first, name)
+    _check_axes(first, view, name)
+    _check_all_are_named(first, view, name)
     fail_unless(_as_svg(figures.of(view)) == _as_svg(first), f"{name} draws the same view in another way each time")
     _check_order_of_configuration(figures, view, first)
     _check_names(figures, view)
     for number in range(len(view.models)):
         _check_place(figures, view, first, number)
-    for without in (1, len(view.models)):
-        figures.of(_without_scores(view, without))
+    _check_intervals(figures, view, first)
+    _check_nothing_is_zero(figures, view, first)
 
 
 class _Figures:
@@ -188,9 +191,40 @@ def _check_words(figure: "Figure", name: str) -> None:
 
 
 def _labels(axes: "Axes") -> list[str]:
+    return [axes.get_xlabel(), axes.get_ylabel(), *_in_legend(axes)]
+
+
+def _in_legend(axes: "Axes") -> list[str]:
     legend = axes.get_legend()
-    inside = [] if legend is None else [text.get_text() for text in legend.get_texts()]
-    return [axes.get_xlabel(), axes.get_ylabel(), *inside]
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+def _check_axes(figure: "Figure", view: RunView, name: str) -> None:
+    """Each axis with numbers says what they are, itself or in a legend, and what is drawn lies within the axes."""
+    over = {"x": getattr(figure, "_supxlabel", None), "y": getattr(figure, "_supylabel", None)}
+    for axes in figure.axes:
+        inside = [text for text in _in_legend(axes) if not any(is_named(one, text) for one in view.models)]
+        for along, ends in (("x", sorted(axes.get_xlim())), ("y", sorted(axes.get_ylim()))):
+            axis = getattr(axes, f"{along}axis")
+            numbers = [label.get_text() for label in axis.get_ticklabels() if label.get_visible()]
+            unsaid = any(re.fullmatch(r"[−-]?[\d.]+", one) for one in numbers) and not axis.get_label_text()
+            fail_unless(
+                not unsaid or bool(inside) or over[along] is not None or not axes.get_visible(),
+                f"{name}: the numbers along {along} have no label that says what they are",
+            )
+            slack = 1e-9 + 1e-6 * (ends[1] - ends[0])
+            drawn = [line for line in axes.lines if line.get_transform() == axes.transData]
+            for line in drawn:
+                points = np.asarray(line.get_xydata(), dtype=float)[:, 0 if along == "x" else 1]
+                points = points[np.isfinite(points)]
+                outside = points[(points < ends[0] - slack) | (points > ends[1] + slack)]
+                fail_unless(not len(outside), f"{name}: what is drawn at {along} {outside[:1]} is outside of the axes")
+
+
+def _check_all_are_named(figure: "Figure", view: RunView, name: str) -> None:
+    said = " ".join(texts(figure))
+    missing = [one for one in view.models if not is_named(one, said)]
+    fail_unless(len(missing) in (0, len(view.models)), f"{name} has the names of some models, and leaves out {missing}")
 
 
 def _check_order_of_configuration(figures: _Figures, view: RunView, first: "Figure") -> None:
@@ -205,7 +239,7 @@ def _check_order_of_configuration(figures: _Figures, view: RunView, first: "Figu
 def _check_names(figures: _Figures, view: RunView) -> None:
     """Names come from outside, and are drawn as they are."""
     figure = figures.of(renamed(view, dict(zip(view.models, HOSTILE, strict=True))))
-    for text in _texts(figure):
+    for text in texts(figure):
         formula = re.search(r"(?<!\\)\$", text)
         fail_unless(formula is None, f"{figures.name}: {text!r:.60} would be a formula; draw names by `plain_name`")
         fail_unless("\x1b" not in text and "\u202e" not in text, f"{figures.name}: {text!r:.60} obeys a name")
@@ -213,70 +247,106 @@ def _check_names(figures: _Figures, view: RunView) -> None:
         fail_unless(longest not in text, f"{figures.name}: a name of 300 characters is drawn whole; use `plain_name`")
 
 
-def _texts(figure: "Figure") -> Iterator[str]:
-    from matplotlib.text import Text
-
-    yield from (text.get_text() for text in figure.findobj(Text))
-
-
-def _check_place(figures: _Figures, view: RunView, first: "Figure", number: int) -> None:
-    """What is known of one model stands by its name, where names stand along an axis."""
-    name = view.models[number]
+def _moved(view: RunView, name: str) -> RunView:
+    """The view with a little more known of one model: its score, its interval, and its trials."""
 
     def moved(row: ModelRow) -> ModelRow:
         if row.name != name or row.score is None or row.lo is None or row.hi is None or row.sigma is None:
             return row
         return replace(row, score=row.score + 1e-3, lo=row.lo - 1e-3, hi=row.hi + 2e-3, trials=row.trials + 1)
 
-    trials = tuple(tuple(one + (model == number) for one in row) for model, row in enumerate(view.trials))
-    changed = replace(_with_rows(view, moved), trials=trials)
-    for before, after in zip(first.axes, figures.of(changed).axes, strict=True):
+    def seen(look: LookView) -> LookView:
+        each = zip(look.models, look.scores, strict=True)
+        return replace(look, scores=tuple(s if s is None or one != name else s + 1e-3 for one, s in each))
+
+    each = zip(view.models, view.trials, strict=True)
+    trials = tuple(tuple(one + (model == name) for one in row) for model, row in each)
+    return replace(_with_rows(view, moved), trials=trials, looks=tuple(map(seen, view.looks)))
+
+
+def _check_place(figures: _Figures, view: RunView, first: "Figure", number: int) -> None:
+    """What is known of one model stands by its name: where names stand along an axis, and in a legend."""
+    name = view.models[number]
+    for before, after in zip(first.axes, figures.of(_moved(view, name)).axes, strict=True):
         for along in ("x", "y"):
-            places = _places_of(before, along, view.models)
+            places = places_of(before, along, view.models)
             if len(places) < len(view.models):
                 continue
-            old, new = _marks_by_place(before, along), _marks_by_place(after, along)
+            old, new = marks_by_place(before, along), marks_by_place(after, along)
             moves = {place for place in old.keys() | new.keys() if old.get(place) != new.get(place)}
             named = next((known for known, place in places.items() if moves == {place}), name)
             fail_unless(named == name, f"{figures.name}: what is known of {name} is drawn by the name of {named}")
+        lines = [line for line, now in zip(before.lines, after.lines, strict=False) if not same_data(line, now)]
+        if lines:
+            said = " ".join(texts(first))
+            fail_unless(is_named(name, said), f"{figures.name}: what is drawn of {name} has no name beside it")
+        _check_legend(before, lines, view, name, figures.name)
 
 
-def _places_of(axes: "Axes", along: str, models: Sequence[str]) -> dict[str, int]:
-    """Where along an axis the name of each model stands, in whole steps; empty where names are no ticks."""
-    axis = getattr(axes, f"{along}axis")
-    found: dict[str, int] = {}
-    for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False):
-        for name in models:
-            if name in re.split(r"\W+", label.get_text()):
-                found[name] = round(float(place))
-    return found
+def _check_legend(axes: "Axes", lines: Sequence[Any], view: RunView, name: str, figure: str) -> None:
+    """The lines that go by what is known of a model have its name in the legend, and no other."""
+    legend = axes.get_legend()
+    if legend is None or not lines:
+        return
+    entries = zip(legend.legend_handles, (text.get_text() for text in legend.get_texts()), strict=True)
+    found: dict[tuple[str, ...], str] = {}
+    for handle, text in entries:
+        if (named := next((one for one in view.models if is_named(one, text)), None)) and hasattr(handle, "get_color"):
+            alike = found.setdefault(looks_like(handle), named)
+            fail_unless(alike == named, f"{figure}: the lines of {alike} and {named} look alike")
+    for line in lines:
+        named = found.get(looks_like(line), name)
+        fail_unless(named == name, f"{figure}: the line of {name} has the name of {named} in the legend")
 
 
-def _marks_by_place(axes: "Axes", along: str) -> dict[int, list[tuple[float, ...]]]:
-    """Everything that is drawn at each whole step along an axis, by its numbers."""
-    found: dict[int, list[tuple[float, ...]]] = {}
-    for place, values in _marks(axes, along == "x"):
-        found.setdefault(round(place), []).append(tuple(round(value, 9) for value in values))
-    return {place: sorted(values) for place, values in found.items()}
+def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
+    """Where a score stands with its interval, each end goes by its own side."""
+    row = next(one for one in _results(view).models if None not in (one.score, one.lo, one.hi))
+    assert row.score is not None and row.lo is not None and row.hi is not None
+    for end, value, sign in (("lo", row.lo - 2e-3, -1.0), ("hi", row.hi + 2e-3, 1.0)):
+
+        def wider(one: ModelRow, end: str = end, value: float = value) -> ModelRow:
+            changed: dict[str, Any] = {end: value}
+            return replace(one, **changed) if one.name == row.name else one
+
+        for before, after in zip(first.axes, figures.of(_with_rows(view, wider)).axes, strict=True):
+            for along in ("x", "y"):
+                place = places_of(before, along, view.models).get(row.name)
+                old, new = (
+                    {value for values in marks_by_place(axes, along).get(place or 0, []) for value in values}
+                    for axes in (before, after)
+                )
+                if place is None or round(row.score, 9) not in old:
+                    continue  # no scores are drawn here
+                wrong = sorted(one for one in new - old if sign * (one - row.score) < 0.0)
+                fail_unless(
+                    not wrong,
+                    f"{figures.name}: `{end}` of {row.name} moves the other end of its interval: the ends are `lo` and "
+                    "`hi`, as they are",
+                )
 
 
-def _marks(axes: "Axes", across: bool) -> Iterator[tuple[float, tuple[float, ...]]]:
-    at, to = (0, 1) if across else (1, 0)
-    for line in axes.lines:
-        for point in np.column_stack(line.get_data()).astype(float):
-            if np.isfinite(point[at]):
-                yield point[at], (point[to],)
-    for patch in axes.patches:
-        box = patch.get_path().transformed(patch.get_patch_transform()).get_extents()
-        yield (box.min[at] + box.max[at]) / 2.0, (box.min[to], box.max[to])
-    for collection in axes.collections:
-        offsets: Any = collection.get_offsets()
-        paths = collection.get_paths()
-        points = offsets if len(offsets) > 1 or not paths else np.concatenate([one.vertices for one in paths])
-        for point in np.asarray(points, dtype=float):
-            if np.isfinite(point[at]):
-                yield point[at], (point[to],)
-    for image in axes.images:
-        values = np.asarray(image.get_array(), dtype=float)
-        for place, row in enumerate(values.T if across else values):
-            yield float(place), tuple(row)
+def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") -> None:
+    """A model without a score is drawn nowhere, and one whose score is zero as any other."""
+    for without in (1, len(view.models)):
+        now = figures.of(_without_scores(view, without))
+        for before, after in zip(first.axes, now.axes, strict=False):
+            for along in ("x", "y"):
+                old, new = (
+                    {value for values in marks_by_place(axes, along).values() for one in values for value in one}
+                    for axes in (before, after)
+                )
+                made_up = 0.0 in new - old
+                fail_unless(not made_up, f"{figures.name} draws a model without a score as if its score were 0")
+    rows = [row for row in _results(view).models if row.score is not None]
+    name = rows[-1].name
+
+    def least(row: ModelRow, score: float) -> ModelRow:
+        return row if row.name != name else replace(row, score=score, lo=0.0, hi=0.1, sigma=0.03)
+
+    nothing, little = (figures.of(_with_rows(view, lambda row, at=at: least(row, at))) for at in (0.0, 1e-4))  # type: ignore[misc]
+    for one, other in zip(nothing.axes, little.axes, strict=True):
+        for along in ("x", "y"):
+            counts = [sum(map(len, marks_by_place(axes, along).values())) for axes in (one, other)]
+            fail_unless(counts[0] == counts[1], f"{figures.name}: a model whose score is 0 is drawn as if it had none")
+    _check_all_are_named(nothing, view, figures.name)

@@ -4,6 +4,8 @@ import copy
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,12 +20,17 @@ AMISS: tuple[Any, ...] = (
     None,
     5,
     -1,
+    0,
+    1,
     1e308,
     10**400,
     math.nan,
     True,
+    False,
     "",
     "x",
+    "true",
+    "false",
     "\ud800",
     "x" * 5000,
     [],
@@ -37,6 +44,10 @@ STRANGE_COLUMNS = ((), ("a", "b"), ("model", "question", "category"), ("model", 
 NO_NAMES = ("None", "null")
 """What a model or a question is called by a reader that takes nothing for something."""
 LEFT_OUT = object()
+NO_GRADES: tuple[Any, ...] = ("", "x", "x" * 5000, [], [None], {}, {"": None})
+"""Of `AMISS`, what is no grade in any tool's words."""
+MANY, AHEAD = 3000, 2000
+"""Rows of a long table, and of these how many may be read before there is a record."""
 
 Row = Mapping[str, Any]
 
@@ -62,15 +73,17 @@ def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, 
         reading = _Reading(table, Path(folder) / "log.jsonl")
         _check_recognition(table, [row for row, _ in logged])
         alone = [reading.one(row, expected) for row, expected in logged]
-        together = reading.all([row for row, _ in logged])
+        together = reading.all([row for row, _ in logged] * 2)
         fail_unless(
-            [_unplaced(record) for record in together] == [_unplaced(record) for record in alone],
+            [_unplaced(record) for record in together] == [_unplaced(record) for record in alone] * 2,
             f"{table.name}: rows that are read together give other records than each by itself, in their order",
         )
+        _check_memory(reading, logged[0][0])
         for row, record in zip((row for row, _ in logged), alone, strict=True):
             _check_names(reading, row, record)
-            for path, value, changed in _amiss(row):
-                _check_amiss(reading, row, record, path, value, changed)
+            for path, values in groupby(_amiss(row), key=itemgetter(0)):
+                found = [(value, _check_amiss(reading, row, path, value, changed)) for _, value, changed in values]
+                _check_place(table.name, ".".join(map(str, path)), _facts(record), found)
 
 
 class _Reading:
@@ -156,29 +169,79 @@ def _check_names(reading: _Reading, row: Row, record: Record) -> None:
     fail_unless(reading.all([turned]) == [record], f"{reading.table.name}: the order of columns makes a difference")
 
 
+def _check_memory(reading: _Reading, row: Row) -> None:
+    """Rows are read one by one: a table may be larger than the memory."""
+    taken = 0
+
+    def rows() -> Iterator[tuple[str, Row]]:
+        nonlocal taken
+        for taken in range(1, MANY + 1):
+            yield f"line {taken}", row
+
+    next(iter(reading.table.read(LogFile(reading.path), rows())))
+    fail_unless(
+        taken <= AHEAD, f"{reading.table.name} reads the whole table before its first record; give one for each row"
+    )
+
+
 def _check_amiss(
-    reading: _Reading, row: Row, record: Record, path: tuple[str | int, ...], value: object, changed: Row
-) -> None:
-    """A value is something else, or is not there: the row is read, or refused by its line; nothing is made up."""
+    reading: _Reading, row: Row, path: tuple[str | int, ...], value: object, changed: Row
+) -> Mapping[str, Any] | None:
+    """A value is something else, or is not there: the row is read, or refused by its line; gives what it says."""
     name, where = reading.table.name, ".".join(map(str, path))
-    found = reading.read([row, changed])
+    found, alone = reading.read([row, changed]), reading.read([changed])
     if isinstance(found, LogError):
         in_line = "2" in str(found).removeprefix(str(reading.path))
         fail_unless(in_line, f"{name}: the refusal of {where} in line 2 does not name the line: {found}")
-        return
+        return None
     fail_unless(
         len(found) > 1, f"{name}: a row vanishes where {where} is {_shown(value)}; refuse it, or say why it is missing"
     )
+    itself = not isinstance(alone, LogError) and list(map(_unplaced, alone)) == list(map(_unplaced, found[1:]))
+    fail_unless(itself, f"{name}: where {where} is {_shown(value)}, the row takes something from the one before it")
     for one in found[1:]:
         _check_record(one, name, changed)
-    if value is None or value is LEFT_OUT:
-        before, now = _facts(record), _facts(found[1])
-        for key in ("text", "category", "value"):
-            fail_unless(
-                now[key] is None or now[key] == before[key],
-                f"{name}: where {where} is {_shown(value)}, {key} must be unknown, or the row `missing`, but it is "
-                f"{now[key]!r}",
-            )
+    return _facts(found[1])
+
+
+def _check_place(
+    name: str, where: str, before: Mapping[str, Any], found: Sequence[tuple[object, Mapping[str, Any] | None]]
+) -> None:
+    """What a row says with each value in one place, None where it was refused: nothing is made up."""
+    said = [(value, facts) for value, facts in found if facts is not None]
+    trials = {facts["trial"] for value, facts in said if value is not None and value is not LEFT_OUT}
+    for value, facts in said:
+        if value is None or value is LEFT_OUT:
+            for key in ("text", "category", "value", "trial"):
+                made_up = facts[key] is not None and (facts[key] != before[key] or (key == "trial" and len(trials) > 1))
+                fail_unless(
+                    not made_up,
+                    f"{name}: where {where} is {_shown(value)}, {key} must be unknown, or the row `missing`, but it is "
+                    f"{facts[key]!r}",
+                )
+    for key in ("category", "value"):
+        _check_grades(name, where, key, [(value, facts[key]) for value, facts in said])
+
+
+def _check_grades(name: str, where: str, key: str, found: Sequence[tuple[object, Any]]) -> None:
+    """Where a grade stands, nothing else is taken for one."""
+    grades = {repr(value): grade for value, grade in found}
+    known = {value: grade for value, grade in grades.items() if grade is not None}
+    wrong, right = (known.get(repr(number), known.get(repr(bool(number)))) for number in (0, 1))
+    if wrong is None or right is None or wrong == right:
+        return  # no grade stands there
+    allowed: dict[str, tuple[Any, ...]] = {repr(value): () for value in (None, LEFT_OUT, *NO_GRADES)}
+    allowed |= {repr("true"): (right,), repr("false"): (wrong,)}
+    for value, grade in found:
+        fail_unless(
+            grade is None or grade in allowed.get(repr(value), (grade,)),
+            f"{name}: where {where} is {_shown(value)}, {key} must be unknown, but it is {grade!r}",
+        )
+        beyond = isinstance(value, int) and not isinstance(value, bool) and value not in (0, 1)
+        fail_unless(
+            not (beyond and grade in (wrong, right)),
+            f"{name}: where {where} is {_shown(value)}, {key} is {grade!r}, as if it were another grade",
+        )
 
 
 def _shown(value: object) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.testing.rules import check_rule
-from adaptive_eval.testing.runs import check_runs, fail_unless
+from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 
 ORDERS = 40
 
@@ -28,9 +28,9 @@ def check_objective(objective: Objective, models: int = 4) -> None:
     name, reference = type(objective).__name__, objective.reference
     known = reference is None or math.isfinite(reference)
     fail_unless(known, f"{name}: reference must be a finite number, or None, but got {reference!r}")
+    _check_family(objective, models, name)
     for seed in range(ORDERS):
         _check_order(objective, np.random.default_rng(seed).permutation(models), name)
-    _check_family(objective, models, name)
     fail_unless(
         objective.compares or objective.rule is not None,
         f"{name} does not compare, so that no configured rule can judge it: it must bring a rule of its own",
@@ -42,7 +42,8 @@ def check_objective(objective: Objective, models: int = 4) -> None:
 
 def _check_order(objective: Objective, order: np.ndarray[tuple[int, ...], np.dtype[np.intp]], name: str) -> None:
     models, kept = len(order), order.copy()
-    pairs = np.asarray(objective.comparisons(order))
+    with no_error(name, lambda: f"for the order {kept.tolist()}"):
+        pairs = np.asarray(objective.comparisons(order))
     fail_unless(np.array_equal(order, kept), f"{name} changes the order that it is shown")
     fail_unless(pairs.ndim == 2 and pairs.shape[1] == 2, f"{name}: comparisons must be (n, 2), but got {pairs.shape}")
     fail_unless(np.issubdtype(pairs.dtype, np.integer), f"{name}: comparisons are positions, but got {pairs.dtype}")
@@ -76,7 +77,8 @@ def _check_order(objective: Objective, order: np.ndarray[tuple[int, ...], np.dty
 
 
 def _check_family(objective: Objective, models: int, name: str) -> None:
-    family = objective.family(models)
+    with no_error(name, lambda: f"for {models} models"):
+        family = objective.family(models)
     if isinstance(family, int | np.integer):
         fail_unless(family >= 1, f"{name}: family must be at least 1, but got {family}")
         return

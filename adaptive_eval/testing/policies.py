@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from adaptive_eval.core.policies import Policy, View, asks_only_open
-from adaptive_eval.testing.runs import check_runs, fail_unless
+from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 from scorio.moments import IntArray
 
 CASES = 60
@@ -97,9 +97,5 @@ def _allocated(policy: Policy, view: View, name: str) -> IntArray:
     copies = {field.name: getattr(view, field.name).copy() for field in fields(view)}
     for value in copies.values():
         value.flags.writeable = False
-    try:
+    with no_error(name, lambda: f"for the view {view!r:.2000}"):
         return np.asarray(policy.allocate(View(**copies)))
-    except ValueError as error:
-        if "read-only" not in str(error):
-            raise
-        raise AssertionError(f"{name} writes into the view that it is shown: {error}") from error

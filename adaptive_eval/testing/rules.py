@@ -1,6 +1,6 @@
 """What every rule keeps to, on evidence between nothing known and more than everything."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
 from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule
-from adaptive_eval.testing.runs import check_runs, fail_unless
+from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 from scorio.moments import FloatArray
 
 CASES = 60
@@ -82,9 +82,9 @@ def check_boundary(rule: Rule, on: Evidence) -> None:
 
 def check_p_values(rule: Correctable, on: Evidence) -> None:
     """The p-values of one piece of evidence, beside the boundary."""
-    name, alpha, boundary = type(rule).__name__, 1.0 - rule.confidence, rule.boundary(on)
+    name, alpha, boundary = type(rule).__name__, 1.0 - rule.confidence, _boundary(rule, on, type(rule).__name__)
     for sign in (1, -1):
-        p = np.asarray(rule.p_value(on, sign))
+        p = _p_value(rule, on, sign, name)
         fail_unless(p.shape == on.z.shape, f"{name}: p_value has shape {p.shape}, but there are {on.z.shape} pairs")
         wrong = ~((p > 0.0) & (p <= 1.0))
         fail_unless(not wrong.any(), f"{name}: a p-value is not in (0, 1] where {_first(on, wrong)}")
@@ -94,10 +94,11 @@ def check_p_values(rule: Correctable, on: Evidence) -> None:
         fail_unless(not low.any(), f"{name}: p <= 1 - confidence below the boundary, where {_first(on, low)}")
         high = (sign * on.z >= 1.1 * boundary) & (p > alpha)
         fail_unless(not high.any(), f"{name}: p > 1 - confidence far beyond the boundary, where {_first(on, high)}")
-        more = np.asarray(rule.p_value(replace(on, z=1.5 * on.z), sign)) > np.maximum(p, sign * on.z < 0.0)
+        more = _p_value(rule, replace(on, z=1.5 * on.z), sign, name) > np.maximum(p, sign * on.z < 0.0)
         fail_unless(not more.any(), f"{name}: the p-value rises with the difference where {_first(on, more)}")
     finite = np.isfinite(boundary)
-    own, stricter = rule.at_level(alpha), rule.at_level(alpha / 10.0)
+    with no_error(f"{name}: at_level", lambda: f"for alpha {alpha:g} or a tenth of it"):
+        own, stricter = rule.at_level(alpha), rule.at_level(alpha / 10.0)
     same = np.allclose(own.boundary(on), boundary, rtol=1e-9)
     fail_unless(same, f"{name}: at_level(1 - confidence) has another boundary than the rule itself")
     level = abs(stricter.confidence - (1.0 - alpha / 10.0)) < 1e-12
@@ -186,7 +187,8 @@ def _check_raised(rule: Extendable, name: str) -> None:
             then = replace(looks[-1], information=looks[-1].information * horizon / following)
             if now is rule:
                 _check_extended(rule, looks, then, name)
-            now = cast(Extendable, now).extended(looks, then, 0.0)
+            with no_error(f"{name}: extended", lambda: f"after {RAISED_LOOKS} looks at exact ties"):
+                now = cast(Extendable, now).extended(looks, then, 0.0)
     if isinstance(rule, Correctable):
         promised, share = 2.0 * (1.0 - rule.confidence), float(called.mean())
         error = 3.0 * np.sqrt(promised * (1.0 - promised) / RAISED_PATHS)
@@ -201,7 +203,8 @@ def _check_extended(rule: Extendable, looks: Sequence[Evidence], then: Evidence,
     """What must hold at once of the rule under the next horizon, on a few pairs."""
     few = np.arange(8)
     some, now = [_part(look, few) for look in looks], _part(then, few)
-    found, again = (rule.extended(some, now, 0.05) for _ in range(2))
+    with no_error(f"{name}: extended", lambda: f"after {len(some)} looks, the last {_first(now, 0)}"):
+        found, again = (rule.extended(some, now, 0.05) for _ in range(2))
     fail_unless(isinstance(found, Extendable), f"{name}: what extended gives cannot be extended once more")
     has = [part for part in LEAVES_ERROR if hasattr(found, part)]
     fail_unless(
@@ -237,12 +240,8 @@ def _boundary(rule: Rule, on: Evidence, name: str) -> FloatArray:
     arrays = {key: value.copy() for key, value in arrays.items() if isinstance(value, np.ndarray)}
     for array in arrays.values():
         array.flags.writeable = False
-    try:
+    with no_error(name, lambda: _raising(rule.boundary, on)):
         boundary = rule.boundary(replace(on, **arrays))
-    except ValueError as error:
-        if "read-only" not in str(error):
-            raise
-        raise AssertionError(f"{name} writes into the evidence that it is shown: {error}") from error
     shape = getattr(boundary, "shape", None)
     fail_unless(
         shape == on.z.shape, f"{name}: boundary has shape {shape}, but there are {on.z.shape} pairs: one for each"
@@ -252,6 +251,21 @@ def _boundary(rule: Rule, on: Evidence, name: str) -> FloatArray:
         f"{name}: boundary must be the number that |z| has to reach, as floats, but is of {boundary.dtype}",
     )
     return boundary
+
+
+def _p_value(rule: Correctable, on: Evidence, sign: int, name: str) -> FloatArray:
+    with no_error(f"{name}: p_value", lambda: f"for sign {sign}, {_raising(lambda one: rule.p_value(one, sign), on)}"):
+        return np.asarray(rule.p_value(on, sign))
+
+
+def _raising(ask: Callable[[Evidence], object], on: Evidence) -> str:
+    """Which pair it is that an error is raised for, as far as one pair alone shows it."""
+    for at in range(len(on.z)):
+        try:
+            ask(_part(on, np.array([at])))
+        except Exception:  # the one that is looked for
+            return f"where {_first(on, at)}"
+    return f"for {len(on.z)} pairs at once" if len(on.z) else "for evidence on no pair"
 
 
 def _part(on: Evidence, at: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Evidence:

@@ -1,6 +1,7 @@
 """Whole small runs on made-up answers: straight ahead, and told in another order, which must give the same looks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -17,6 +18,19 @@ def fail_unless(holds: bool, said: str) -> None:
     """Raise AssertionError unless it holds."""
     if not holds:
         raise AssertionError(said)
+
+
+@contextmanager
+def no_error(what: str, where: Callable[[], str]) -> Iterator[None]:
+    """Whatever is raised becomes an AssertionError, which names the values for which it was raised."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:  # whatever it is: it would end a run
+        written = isinstance(error, ValueError) and "read-only" in str(error)
+        does = "writes into what it is shown, which raises" if written else "raises"
+        raise AssertionError(f"{what} {does} {error!r:.300} {where()}") from error
 
 
 def check_runs(
@@ -38,7 +52,8 @@ def check_runs(
             trials=Trials(2, int(rng.integers(2, 12))),
             pace=Pace(lookahead=int(rng.integers(0, 3))),
         )
-        straight, shuffled = _run(plan, seed, None, what), _run(plan, seed, rng, what)
+        with no_error(what, lambda plan=plan: _described(plan)):  # type: ignore[misc]
+            straight, shuffled = _run(plan, seed, None, what), _run(plan, seed, rng, what)
         fail_unless(
             repr(straight.looks) == repr(shuffled.looks),
             f"{what} makes the looks of a run depend on the order in which its answers come, so it remembers something",
@@ -49,6 +64,11 @@ def check_runs(
             not settled or (last is not None and last.count(Verdict.OPEN) == 0),
             f"{what} lets a run end as settled with comparisons that are open",
         )
+
+
+def _described(plan: Plan) -> str:
+    sizes = f"{plan.bench.models} models, {plan.bench.questions} questions and {plan.trials.max} trials of each"
+    return f"in a run of {sizes}, with lookahead {plan.pace.lookahead} and delta {plan.judging.delta:g}"
 
 
 def _run(plan: Plan, seed: int, rng: np.random.Generator | None, what: str) -> Controller:

@@ -211,7 +211,33 @@ class Levelled(Broken):
         return self
 
 
+def _beyond(on: Any) -> Any:
+    if (on.information > 1.0).any():
+        raise KeyError("beyond")
+    return np.full_like(on.z, 3.0)
+
+
+def _of_some(on: Any) -> Any:
+    return np.full_like(on.z, 3.0 + 0.0 * on.z.max())
+
+
+class Lost(Sequential):
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        if np.isinf(evidence.sigma).any():
+            raise OverflowError("of nothing")
+        return super().p_value(evidence, sign)
+
+
+class Abrupt(Sequential):
+    def extended(self, looks: Any, now: Any, delta: float) -> Any:
+        raise NotImplementedError
+
+
 BROKEN_RULES: list[tuple[Any, str]] = [
+    (Broken(_beyond), "raises KeyError('beyond') where z 0, sigma 0.1044, information 1.033"),
+    (Broken(_of_some), "raises ValueError('zero-size array"),
+    (Lost(), "p_value raises OverflowError('of nothing') for sign 1, where z 0, sigma inf"),
+    (Abrupt(), "extended raises NotImplementedError() after 6 looks, the last z"),
     (Broken(lambda on: np.where(on.information > 0.5, np.nan, 2.0)), "the boundary is nan where z"),
     (Broken(lambda on: np.full_like(on.z, -1.0)), "the boundary is negative where"),
     (Broken(lambda on: np.full(len(on.z) + 1, 2.0)), "boundary has shape"),
@@ -220,7 +246,7 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Broken(lambda on: np.full_like(on.z, 1.0 + np.abs(on.z).max(initial=0.0))), "depends on which other pairs"),
     (Broken(lambda on: np.where(on.z > 0.0, 1.0, 2.0)), "favours the first or the second"),
     (Broken(lambda on: np.where(np.abs(on.z) > 4.0, 9.0, 2.0)), "no longer calls a pair whose difference is larger"),
-    (Broken(_writes), "writes into the evidence"),
+    (Broken(_writes), "writes into what it is shown"),
     (Counting(), "when it is asked again: it remembers"),
     (Naive(), "do not survive repeated looks"),
     (Half(), "p <= 1 - confidence below the boundary"),
@@ -296,7 +322,8 @@ BROKEN_POLICIES: list[tuple[Any, str]] = [
     (Bad(lambda view: np.zeros(len(view.issued), int)), "must give (models, questions)"),
     (Bad(lambda view: np.zeros_like(view.issued)), "gives nothing though a comparison is open"),
     (Bad(lambda view: Uniform().allocate(replace(view, open_pairs=np.zeros((1, 2), int)))), "no comparison is open"),
-    (Bad(_spoil), "writes into the view"),
+    (Bad(lambda view: view.issued[len(view.order)]), "out of bounds for axis 0 with size 6') for the view View(open"),
+    (Bad(_spoil), "writes into what it is shown"),
     (Bad(_own), "by its own outcomes"),
     (Drawing(), "when it is asked again"),
 ]

@@ -12,7 +12,8 @@ import pytest
 
 from adaptive_eval.exchange.detect import TABLES, TableFormat
 from adaptive_eval.exchange.export import EXPORTS, ExportFormat
-from adaptive_eval.exchange.samples import LogFile, Record, made_answer
+from adaptive_eval.exchange.samples import LogFile, Record, made_answer, whole_number
+from adaptive_eval.exchange.tables.reader import Rows
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.plots import FIGURES, OVER_LOOKS, grid, plain_name
@@ -63,7 +64,7 @@ def format_of(read: Callable[..., Iterator[Record]], name: str = "logs of mine")
 
 def try_importer(table: TableFormat) -> None:
     expected = {"model": "small", "question": "q1", "text": "42", "value": 0.0}
-    other = MINE | {"llm": "big", "right": True}
+    other = MINE | {"llm": "big", "right": True, "attempt": 2}
     check_importer(table, [(MINE, expected), (other, {"model": "big", "value": 1.0})])
 
 
@@ -115,6 +116,39 @@ def costs_less(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Recor
     )
 
 
+def anything_is_right(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    right = row.get("right")
+    return read_row(file, place, row | {"right": None if right is None else bool(right)})
+
+
+def words_are_right(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    return read_row(file, place, row | ({"right": True} if row.get("right") == "false" else {}))
+
+
+def the_first_trial(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (one._replace(trial=whole_number(row.get("attempt")) or 0) for one in read_row(file, place, row))
+
+
+def carries_on(file: LogFile, rows: Rows) -> Iterator[Record]:
+    """Takes what a row lacks from the one before, as in a sheet with merged cells."""
+    last: dict[str, Any] = {}
+    for place, row in rows:
+        last = last | {key: value for key, value in row.items() if value is not None}
+        yield from format_of(read_row).read(file, iter([(place, last)]))
+
+
+def holds_all(file: LogFile, rows: Rows) -> Iterator[Record]:
+    return iter(list(format_of(read_row).read(file, rows)))
+
+
+def drops_repeats(file: LogFile, rows: Rows) -> Iterator[Record]:
+    seen = set[str]()
+    for one in format_of(read_row).read(file, rows):
+        if (key := f"{one.model} {one.question} {one.answer} {one.value} {one.missing}") not in seen:
+            seen.add(key)
+            yield one
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
@@ -127,6 +161,12 @@ def costs_less(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Recor
         (format_of(names_no_line), "does not name the line"),
         (format_of(knows_better), "the name that the user gives"),
         (format_of(costs_less), "cost is Cost"),
+        (format_of(anything_is_right), "right is 5, value is 1.0, as if it were another grade"),
+        (format_of(words_are_right), "right is 'false', value must be unknown, but it is 1.0"),
+        (format_of(the_first_trial), "attempt is null, trial must be unknown"),
+        (format_of(read_row)._replace(read=carries_on), "the row takes something from the one before it"),
+        (format_of(read_row)._replace(read=holds_all), "reads the whole table before its first record"),
+        (format_of(read_row)._replace(read=drops_repeats), "rows that are read together give other records"),
         (format_of(read_row, "my_logs"), "plain words"),
         (format_of(read_row)._replace(recognises=lambda columns: len(columns) > 1), "claims a table with the columns"),
     ],
@@ -258,6 +298,7 @@ def bars(
     return trials_of_models
 
 
+@pytest.mark.slow
 def test_a_figure_without_a_bug_passes() -> None:
     check_figure(bars())
 
@@ -271,9 +312,78 @@ def scores(view: RunView) -> Any:
     return figure
 
 
+def with_intervals(bug: str = "") -> Any:
+    """A figure of scores with their intervals, with at most one bug."""
+
+    def scores_with_intervals(view: RunView) -> Any:
+        assert view.results is not None
+        rows = view.results.models
+        if bug == "left out":
+            rows = rows[:-1]
+        figure, (axes,) = grid(1, 1)
+        for at, row in enumerate(rows):
+            if row.score is None or row.lo is None or row.hi is None:
+                if bug == "none is zero":
+                    axes.plot([0.0], [at], "o")
+                continue
+            half = (row.hi - row.lo) / 2.0
+            low, high = (row.score - half, row.score + half) if bug == "even" else (row.lo, row.hi)
+            if row.score or bug != "zero is none":
+                axes.plot([low, high], [at, at], color="black")
+                axes.plot([row.score], [at], "o", color="black")
+        axes.set_yticks(range(len(rows)), [plain_name(row.name) for row in rows])
+        axes.set_xlabel("score")
+        if bug == "cut off":
+            axes.set_xlim(0.5, 1.0)
+        return figure
+
+    return scores_with_intervals
+
+
+def over_looks(bug: str = "") -> Any:
+    """A figure of scores over the looks, a line for each model, with at most one bug."""
+
+    def scores_over_looks(view: RunView) -> Any:
+        figure, (axes,) = grid(1, 1)
+        names = in_order(view)
+        for at, name in enumerate(names):
+            scores = [look.scores[look.models.index(name)] for look in view.looks]
+            trials = [sum(look.trials) for look in view.looks]
+            axes.plot(
+                trials, [np.nan if one is None else one for one in scores], color=f"C{at}", label=plain_name(name)
+            )
+        if bug == "sorted":
+            axes.legend([plain_name(name) for name in sorted(names)])
+        elif bug != "no legend":
+            axes.legend()
+        if bug == "one colour":
+            for line in (*axes.lines, *axes.get_legend().legend_handles):
+                line.set_color("black")
+        axes.set_xlabel("trials of all models")
+        axes.set_ylabel("" if bug == "no label" else "score")
+        return figure
+
+    return scores_over_looks
+
+
+@pytest.mark.slow
+def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
+    check_figure(with_intervals())
+    check_figure(over_looks())
+
+
 @pytest.mark.parametrize(
     ("draw", "said"),
     [
+        (with_intervals("left out"), "has the names of some models, and leaves out"),
+        (with_intervals("cut off"), "is outside of the axes"),
+        (over_looks("no label"), "the numbers along y have no label"),
+        pytest.param(with_intervals("even"), "moves the other end of its interval", marks=pytest.mark.slow),
+        pytest.param(with_intervals("none is zero"), "as if its score were 0", marks=pytest.mark.slow),
+        pytest.param(with_intervals("zero is none"), "score is 0 is drawn as if it had none", marks=pytest.mark.slow),
+        pytest.param(over_looks("sorted"), "in the legend", marks=pytest.mark.slow),
+        pytest.param(over_looks("one colour"), "look alike", marks=pytest.mark.slow),
+        pytest.param(over_looks("no legend"), "has no name beside it", marks=pytest.mark.slow),
         (bars(lambda view: view.models), "lists the models in another order"),
         (bars(lambda view: in_order(view)[::-1]), "what is known of cyd is drawn by the name of ada"),
         (bars(plain=str), "would be a formula"),

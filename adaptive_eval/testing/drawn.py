@@ -1,0 +1,77 @@
+"""What a figure has drawn, as values: names, and the marks that stand by them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def is_named(name: str, text: str) -> bool:
+    """Whether a text has the name as a word."""
+    return name in re.split(r"\W+", text)
+
+
+def texts(figure: "Figure") -> Iterator[str]:
+    """Every text of a figure."""
+    from matplotlib.text import Text
+
+    yield from (text.get_text() for text in figure.findobj(Text))
+
+
+def same_data(one: Any, other: Any) -> bool:
+    """Whether two lines go through the same points."""
+    before, after = (np.asarray(line.get_xydata(), dtype=float) for line in (one, other))
+    return np.array_equal(before, after, equal_nan=True)
+
+
+def looks_like(line: Any) -> tuple[str, ...]:
+    """What tells a line from others."""
+    from matplotlib.colors import to_hex
+
+    return to_hex(line.get_color()), str(line.get_linestyle()), str(line.get_marker())
+
+
+def places_of(axes: "Axes", along: str, models: Sequence[str]) -> dict[str, int]:
+    """Where along an axis the name of each model stands, in whole steps; empty where names are no ticks."""
+    axis = getattr(axes, f"{along}axis")
+    found: dict[str, int] = {}
+    for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False):
+        for name in models:
+            if name in re.split(r"\W+", label.get_text()):
+                found[name] = round(float(place))
+    return found
+
+
+def marks_by_place(axes: "Axes", along: str) -> dict[int, list[tuple[float, ...]]]:
+    """Everything that is drawn at each whole step along an axis, by its numbers."""
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for place, values in _marks(axes, along == "x"):
+        found.setdefault(round(place), []).append(tuple(round(value, 9) for value in values))
+    return {place: sorted(values) for place, values in found.items()}
+
+
+def _marks(axes: "Axes", across: bool) -> Iterator[tuple[float, tuple[float, ...]]]:
+    at, to = (0, 1) if across else (1, 0)
+    for line in axes.lines:
+        for point in np.column_stack(line.get_data()).astype(float):
+            if np.isfinite(point[at]):
+                yield point[at], (point[to],)
+    for patch in axes.patches:
+        box = patch.get_path().transformed(patch.get_patch_transform()).get_extents()
+        yield (box.min[at] + box.max[at]) / 2.0, (box.min[to], box.max[to])
+    for collection in axes.collections:
+        offsets: Any = collection.get_offsets()
+        paths = collection.get_paths()
+        points = offsets if len(offsets) > 1 or not paths else np.concatenate([one.vertices for one in paths])
+        for point in np.asarray(points, dtype=float):
+            if np.isfinite(point[at]):
+                yield point[at], (point[to],)
+    for image in axes.images:
+        values = np.asarray(image.get_array(), dtype=float)
+        for place, row in enumerate(values.T if across else values):
+            yield float(place), tuple(row)
