@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from adaptive_eval.endpoints.parsing import TokenLogprobs
 
 _NO_ALTERNATIVES = re.compile(rb'"top_logprobs"\s*:\s*\[\s*\]')
+_ALTERNATIVES = re.compile(rb'"top_logprobs"\s*:\s*(?!\[\s*\])\S')
 
 
 class _Token(Struct, gc=False):
@@ -106,11 +107,8 @@ _PLAIN, _RICH = msgspec.json.Decoder(_PlainResponse), msgspec.json.Decoder(_Rich
 
 def parse_long(body: bytes) -> dict[str, Any] | None:
     """The response as the ordinary parser gives it, without what nobody reads; None where that one has to say."""
-    at = body.find(b'"top_logprobs"')
-    plain = at < 0 or (_NO_ALTERNATIVES.match(body, at) and body.count(b'"logprobs"') == 1)
-    decoder = _PLAIN if plain else _RICH
     try:
-        response = decoder.decode(body)
+        response = _decoded(body)
         payload = _fields(response)
         if response.choices is not UNSET:
             choices: Sequence[_PlainChoice | _RichChoice] = response.choices
@@ -118,6 +116,16 @@ def parse_long(body: bytes) -> dict[str, Any] | None:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return payload
+
+
+def _decoded(body: bytes) -> "_PlainResponse | _RichResponse":
+    """What stands beside the first token of a choice is asked for where anything does."""
+    at = body.find(b'"top_logprobs"')
+    if at >= 0 and not _NO_ALTERNATIVES.match(body, at):
+        return _RICH.decode(body)
+    response = _PLAIN.decode(body)
+    several = at >= 0 and response.choices is not UNSET and len(response.choices) > 1
+    return _RICH.decode(body) if several and _ALTERNATIVES.search(body, at) else response
 
 
 def texts_of_tokens(body: bytes, choice: int) -> list[object]:

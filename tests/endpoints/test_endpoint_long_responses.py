@@ -73,6 +73,10 @@ PAYLOADS: dict[str, Payload] = {
         "choices": [whole(content(token(1), token(2)))["choices"][0] | {"index": at} for at in (1, 0)],
         "usage": {"completion_tokens": 4},
     },
+    "two choices, alternatives in the second": {
+        "choices": [whole(content(token(1, tops), token(2)), index=at)["choices"][0] for at, tops in enumerate((0, 3))],
+        "usage": {"completion_tokens": 4},
+    },
     "text completions": whole({"tokens": ["a", "b"], "token_logprobs": [None, -0.5], "text_offset": [0, 1]})
     | {"choices": [{"text": "x" * LONG, "finish_reason": "length", "logprobs": {"token_logprobs": [None, -0.5]}}]},
     "deep": whole(content(token(1)), extra=[[[{"a": [[]]}]]]),
