@@ -100,7 +100,7 @@ def choose_favour(
     costs = {favour: _expected_cost(favour, models, trials, questions) for favour in paces}
     favour = min(costs, key=costs.__getitem__)
     told = ", ".join(f"{name} ${cost:,.2f}" for name, cost in costs.items())
-    why = f"tokens and time at ${trials.hour_is_worth:g} an hour are expected to come to {told}"
+    why = f"by a rule of thumb tokens, and time at ${trials.hour_is_worth:g} an hour, come to {told}"
     return FavourChoice(favour, why)  # type: ignore[arg-type]
 
 

@@ -176,9 +176,10 @@ def _opened(path: Path) -> Iterator[_File]:
 def _has_outcomes(file: _File) -> bool:
     both = file.has("R") and file.has("correct")
     if both:
-        raise file.refuse("has R and also correct: name the one that is meant, with --array R, or remove it")
+        raise file.refuse("has R and also correct: remove one of them, or name it to `replay` with --array R")
     if not file.has("R") and not file.has("correct"):
-        raise file.refuse(f"must have R, or correct and count, but has {file.held}; --array names another one for R")
+        mend = "rename the one that is meant to R, or name it to `replay` with --array"
+        raise file.refuse(f"must have R, or correct and count, but has {file.held}; {mend}")
     return file.has("R")
 
 

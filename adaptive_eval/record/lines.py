@@ -15,6 +15,11 @@ def safe_line(text: str, longest: int = LONGEST) -> str:
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
+def several(number: int, of: str) -> str:
+    """1 answer; 1,759 answers."""
+    return f"{number:,} {of}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """75 -> 1m15s; 9000 -> 2h30m."""
     whole = round(seconds)

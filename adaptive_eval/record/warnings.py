@@ -10,6 +10,7 @@ import numpy as np
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
+from adaptive_eval.record.lines import several
 from adaptive_eval.record.recorded import LOGS
 from adaptive_eval.record.results import Caution, ModelRow
 from adaptive_eval.record.scale import Scale
@@ -74,8 +75,8 @@ def _price(rule: Rule, extension: Extension) -> str:
     left, bound = extension.left[able], extension.boundary[able]
     spent = f", {len(able) - able.sum()} had none left" if not able.all() else ""
     return (
-        f"of {len(able)} comparisons of two models that were undecided, each may spend what was left of {error} given "
-        f"its looks: {_range(left)}{spent}; at the new horizon |z| must reach {_range(bound)} instead of "
+        f"each comparison of two models that was undecided ({len(able)}) may spend what was left of {error} given its "
+        f"looks: {_range(left)}{spent}; at the new horizon |z| must reach {_range(bound)} instead of "
         f"{_range(extension.was[able], digits=3)}, so that the promise stands; {AFRESH}"
     )
 
@@ -208,7 +209,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     for model, losses in lost.items():
         number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
         verdicts = sum(one.verdicts for one in losses)
-        of = [f"{number} answers"] * (number > 0) + [f"{verdicts} replies of its judge"] * (verdicts > 0)
+        of = [several(number, "answer")] * (number > 0)
+        of += [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
         tokens, usd = sum(one.tokens for one in losses), math.fsum(one.usd for one in losses)
         gpu_hours = math.fsum(one.gpu_seconds for one in losses) / 3600.0
         counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
@@ -217,8 +219,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         yield Caution(
             "lost",
             model,
-            f"{' and '.join(of)} were asked for and never came{flying}: the caps count them as spent at the most that "
-            f"they may have cost, {' and '.join(counted)}, besides what the answers that came have used",
+            f"{' and '.join(of)} asked for, but never came{flying}: the caps count the most that this may have cost, "
+            f"{' and '.join(counted)}, besides what the answers that came have used",
         )
 
 

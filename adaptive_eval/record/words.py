@@ -82,12 +82,11 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return rule.in_short
     if not rule.correctable and not rule.gives_up:
         return None
-    sure, wrong = _percent(stopping["confidence"]), 1.0 - stopping["confidence"]
+    wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
     if _chosen(decisions, "objective", "gate", "") is True:
-        return f"each PASS and each FAIL is right with at least {sure}, however often the data were looked at"
-    every = "all calls together are" if stopping["familywise"] == "holm" else "each call is"
-    tie = _percent(2.0 * wrong)
-    return f"{every} right with at least {sure}; of two exactly equal models, one is called with up to {tie}"
+        return f"a PASS or a FAIL is wrong with a chance of at most {wrong}, however often the data were looked at"
+    each = "any wrong call among all pairs" if stopping["familywise"] == "holm" else "for each pair, a wrong call"
+    return f"{each} has a chance of at most {wrong}; calling one of two exactly equal models, of at most {tie}"
 
 
 def _gate(baseline: str, delta: float) -> str:

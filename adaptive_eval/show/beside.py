@@ -17,7 +17,7 @@ def beside_words(row: BesideRow) -> str:
         case "left":
             return f"{name}, which the run has no more"
         case "lost":
-            return f"what {name} was asked for and never came"
+            return f"answers of {name} that never came"
         case "unwanted":
             return f"answers of {name} that were asked ahead and never wanted"
         case "regrade":
@@ -38,16 +38,17 @@ def beside_in_short(rows: Sequence[BesideRow]) -> str | None:
     usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
     parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
     parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
-    return f"{', '.join(parts)} on {'; '.join(map(beside_words, _unwanted_as_one(rows)))}" if parts else None
+    return f"{', '.join(parts)} on {'; '.join(map(beside_words, _models_as_one(rows)))}" if parts else None
 
 
-def _unwanted_as_one(rows: Sequence[BesideRow]) -> list[BesideRow]:
-    """The same rows, with one for what was asked ahead of several models."""
-    unwanted = [row for row in rows if row.what == "unwanted"]
-    if len(unwanted) < 2:
-        return list(rows)
-    one = replace(unwanted[0], model=f"{len(unwanted)} models")
-    return [row for row in rows if row.what != "unwanted"] + [one]
+def _models_as_one(rows: Sequence[BesideRow]) -> list[BesideRow]:
+    """The same rows, with one for what came of several models and was lost, or not wanted."""
+    found = list(rows)
+    for what in ("lost", "unwanted"):
+        of = [row for row in rows if row.what == what]
+        if len(of) > 1:
+            found = [row for row in found if row.what != what] + [replace(of[0], model=f"{len(of)} models")]
+    return found
 
 
 def grading_in_short(row: GradingCost) -> str:

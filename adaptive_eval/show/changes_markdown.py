@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from adaptive_eval.record.lines import duration
+from adaptive_eval.record.lines import duration, several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.changes import Changes, ModelChange
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
@@ -102,13 +102,13 @@ def _questions(found: Changes, scale: Scale) -> Iterator[str]:
 
 def _notes(found: Changes) -> Iterator[str]:
     only = [
-        ("questions of the first run alone", found.only_a),
-        ("questions of the second run alone", found.only_b),
-        ("models of the first run alone", found.models_only_a),
-        ("models of the second run alone", found.models_only_b),
-        ("questions of one id with another prompt or answer", found.reworded),
+        ("question", "of the first run alone", found.only_a),
+        ("question", "of the second run alone", found.only_b),
+        ("model", "of the first run alone", found.models_only_a),
+        ("model", "of the second run alone", found.models_only_b),
+        ("question", "with one id, but another prompt or answer", found.reworded),
     ]
-    lines = [f"- {len(names)} {what}: {_named(names)}" for what, names in only if names]
+    lines = [f"- {several(len(names), what)} {why}: {_named(names)}" for what, why, names in only if names]
     if found.same_seeds:
         lines.append(
             f"- the same seeds in both runs for {_named(found.same_seeds)}: a server that honours them gives the same "

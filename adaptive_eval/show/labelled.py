@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from adaptive_eval.record.labelled import LEAST, LabelledModel, LabelledRun
+from adaptive_eval.record.lines import several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.text import count, markdown_cell, markdown_table
 
@@ -94,4 +95,5 @@ def _notes(found: LabelledRun) -> Iterator[str]:
     if few:
         yield f"Fewer than {LEAST} labels, too few to correct a score: {', '.join(few)}."
     if found.left_out:
-        yield f"{count(found.left_out)} labels are of answers that this run does not have, or not in a complete round."
+        left_out = several(found.left_out, "label")
+        yield f"Not counted: {left_out} of answers that this run does not have, or not in a complete round."

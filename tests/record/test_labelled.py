@@ -202,7 +202,7 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     assert told.exit_code == ExitCode.REACHED, told.output
     assert labels_in(table) == read_labels(directory)
     assert read_labels(directory)[Labelled("ada", "q0", 0)] == "wrong"
-    assert "1 labels are of answers that this run does not have" in told.output
+    assert "Not counted: 1 label of answers that this run does not have" in told.output
 
 
 def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(

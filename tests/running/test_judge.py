@@ -261,7 +261,7 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_ur
     assert all(one.tokens > 32768 * one.verdicts and one.answers == 0 for one in losses)
     assert judge.counts["answered"] == len(stored(site)) and all(one.category is not None for one in stored(site))
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-    assert "replies of its judge were asked for and never came" in report
+    assert "of its judge asked for, but never came" in report
 
 
 def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str) -> None:

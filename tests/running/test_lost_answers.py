@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.lines import several
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 PROMPT, COMPLETION = 40, 90
@@ -130,5 +131,5 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
     assert meter.generated <= tokens + sum(one.tokens for one in lost) <= CAP
     for name, said in told(site.directory()).items():
         mine = [one for one in lost if one.model == name]
-        assert said.startswith(f"{sum(one.answers for one in mine)} answers were asked for and never came")
+        assert said.startswith(f"{several(sum(one.answers for one in mine), 'answer')} asked for, but never came")
         assert f"{sum(one.tokens for one in mine):,} tokens" in said

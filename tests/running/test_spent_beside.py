@@ -119,4 +119,7 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
     assert said is not None and said.startswith(
         "3 trials, 216 tokens, $2.05, 0.010 GPU hours on cyd, which the run has no"
     )
+    assert said.endswith(
+        "more; answers of 2 models that never came; answers of 2 models that were asked ahead and never wanted"
+    )
     assert beside_in_short(()) is None

@@ -65,7 +65,10 @@ def test_categories_without_a_weight_are_refused(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "nothing it knows": ({"scores": R}, r"must have R, or correct and count, but has scores; --array names another"),
+    "nothing it knows": (
+        {"scores": R},
+        r"must have R, or correct and count, but has scores; rename the one that is meant to R",
+    ),
     "no array": ({}, r"must have R, or correct and count, but has no array"),
     "both": ({"R": R, "correct": CORRECT, "count": COUNT}, r"has R and also correct"),
     "one of two": ({"correct": CORRECT}, r"has no array count, but correct"),

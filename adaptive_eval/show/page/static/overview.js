@@ -276,7 +276,7 @@ function graded(row) {
 function spentOn(row) {
   const model = plain(row.model ?? "", 40);
   if (row.what === "left") return `on ${model}, which the run has no more`;
-  if (row.what === "lost") return `on what ${model} was asked for and never came`;
+  if (row.what === "lost") return `on answers of ${model} that never came`;
   if (row.what === "unwanted") return `on answers of ${model} that were asked ahead and never wanted`;
   if (row.what === "opponent") return `on answers of ${model}, with which all others are compared`;
   if (row.what === "greedy") return "on greedy answers, which came first (R0)";
