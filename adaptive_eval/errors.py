@@ -79,7 +79,8 @@ class GraderError(AdaptiveEvalError):
 
 
 class GraderExhausted(GraderError):
-    """Its time or memory was used up, or its process has ended, at every attempt: another would cost the same."""
+    """The grader's time or memory was used up, or its process has ended, at every attempt: another would cost the
+    same."""
 
 
 class JudgeFailed(GraderExhausted):

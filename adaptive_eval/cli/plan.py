@@ -97,7 +97,7 @@ def _title(prepared: PreparedRun) -> str:
 
 
 def _hint(prepared: PreparedRun, request: ForecastRequest) -> str | None:
-    """That there is a run which could be the pilot."""
+    """A hint at stored trials of this run, which could be the pilot; None where there are none."""
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
     if request.pilot is not None or not holds_ledger(directory):
         return None

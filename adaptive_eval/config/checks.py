@@ -56,7 +56,7 @@ def _valid(models: Models) -> Iterator[tuple[int, ModelConfig]]:
 
 
 def _asked(models: Models) -> Iterator[tuple[int, ModelConfig]]:
-    """Those that are asked."""
+    """The models that are asked, with their numbers."""
     return ((number, model) for number, model in _valid(models) if model.recorded is None)
 
 

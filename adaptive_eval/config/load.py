@@ -107,7 +107,8 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
 
 
 def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
-    """The same for a mapping that a program gives, written as in a file; paths are from the current directory."""
+    """The configuration that a program gives as a mapping, written as in a file; paths are from the current
+    directory."""
     document = _complete(_as_text(settings), Path(), overrides, read_environment(Path()))
     document.places = {path: place for path, place in document.places.items() if place.startswith("--set")}
     document.places[()] = "here"  # there are no lines
@@ -160,7 +161,7 @@ def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:
 
 
 def decisions_from_mapping(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
-    """The same for settings that a program gives, written as in a file."""
+    """The settings that decide, as a program gives them, written as in a file."""
     document = _complete(_as_text(settings), Path(), (), {})
     document.places = {(): "here"}  # there are no lines
     return _decisions(document, names, "decisions")

@@ -42,7 +42,7 @@ def with_opponent_apart(config: RunConfig) -> RunConfig:
 
 
 def with_opponent_among(config: RunConfig) -> RunConfig:
-    """The same with it among its models, as files have it."""
+    """The configuration with the opponent among its models, as files have it."""
     if config.opponent is None:
         return config
     return config.model_copy(update={"models": (*config.models, config.opponent), "opponent": None})
@@ -98,7 +98,7 @@ def _names_in(value: object) -> Iterator[str]:
 
 
 def opponent_objective_problems(grader: GraderOptions, objective: ObjectiveConfig) -> Iterator[Problem]:
-    """It has no place in the ranking that could be asked about."""
+    """The opponent has no place in the ranking, so that an objective cannot name it."""
     against = answers_of_model(grader)
     if against is None:
         return

@@ -98,7 +98,7 @@ class ModelConfig(EndpointConfig):
 
     @property
     def in_pool(self) -> bool:
-        """Its server is started at a place of the run's pool, where the run has one."""
+        """Whether the model's server is started at a place of the run's pool, where the run has one."""
         return self.launch is not None and self.launch.exclusive is None
 
 
@@ -125,12 +125,12 @@ class SettledConfig(Section):
 
 
 def recorded_models(models: Iterable[ModelConfig]) -> frozenset[int]:
-    """Those that are never asked, by their numbers."""
+    """The models that are never asked, by their numbers."""
     return frozenset(number for number, model in enumerate(models) if model.recorded is not None)
 
 
 def launched_models(models: Iterable[ModelConfig]) -> frozenset[int]:
-    """Those whose servers the run starts, by their numbers."""
+    """The models whose servers the run starts, by their numbers."""
     return frozenset(number for number, model in enumerate(models) if model.launch is not None)
 
 
@@ -343,7 +343,7 @@ class RunConfig(Decisions):
 
     @property
     def served(self) -> tuple[ModelConfig, ...]:
-        """The same with the opponent, where it is apart."""
+        """The configuration with the opponent as one more model, where it is apart."""
         return self.asked if self.opponent is None else (*self.asked, self.opponent)
 
     @property

@@ -53,7 +53,7 @@ class LikelyTrials(NamedTuple):
     trial: IntArray
 
     def asks(self, model: int) -> Iterator[Ask]:
-        """One by one."""
+        """The trials as asks, one by one."""
         for question, trial in zip(self.question.tolist(), self.trial.tolist(), strict=True):
             yield Ask(model, question, trial, NO_ROUND)
 

@@ -79,8 +79,8 @@ class Controller:
         return self._flight.ask(slots, model)
 
     def likely_next(self) -> list[LikelyTrials]:
-        """Of each model trials that rounds to come are likely to ask for, by the latest look, those first that come
-        first; none where caps count trials, or where the pace asks nothing ahead.
+        """For each model, trials that later rounds are likely to ask for by the latest look, in the order in which they
+        would; none where caps count trials, or where the pace asks nothing ahead.
 
         Their outcomes are not told before a round asks for them.
         """
@@ -264,7 +264,7 @@ class Controller:
         return sum(batch.asked_and_missing() for batch in self._flight.batches())
 
     def outstanding(self, model: int) -> int:
-        """Those of one model."""
+        """How many trials of one model were asked for and not told."""
         return sum(batch.asked_and_missing() for batch in self._flight.batches(model))
 
     @property

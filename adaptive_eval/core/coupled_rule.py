@@ -93,7 +93,8 @@ class CoupledSequential(_ByPair[Sequential]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinuedCoupled(_ByPair[ContinuedSequential]):
-    """The same after changes of the horizon: what a pair has left of its error is what its own boundary left."""
+    """`CoupledSequential` after changes of the horizon: what a pair has left of its error is what its own boundary
+    left."""
 
     by_trial: ContinuedSequential
     apart: ContinuedSequential

@@ -40,7 +40,7 @@ class _KeptOfModel:
         self._new.append(some)
 
     def ordered(self) -> Records:
-        """All of them; of one place what came last."""
+        """All outcomes that are kept, by place; where one place has several, the one that came last."""
         if self._new:
             whole = np.concatenate([self._sorted, *self._new])
             self._new, self._cost = [], None
@@ -50,7 +50,7 @@ class _KeptOfModel:
         return self._sorted
 
     def take(self, wanted: NDArray[np.int64]) -> Records:
-        """Those of some places, which rise, that are there; they are kept no more."""
+        """Remove and give the outcomes of some places, which are in rising order, as far as they are kept."""
         there = self.ordered()
         at = np.minimum(np.searchsorted(there["place"], wanted), len(there) - 1)
         at = at[there["place"][at] == wanted]
@@ -116,7 +116,7 @@ class EarlyOutcomes:
             self._by_model.setdefault(model, _KeptOfModel()).keep(records[own])
 
     def take(self, batch: Batch) -> BatchPart | None:
-        """Those of a batch that are kept, which are kept no more; None where there is none."""
+        """Remove and give the outcomes of a batch that are kept; None where there is none."""
         kept = self._kept().get(batch.model)
         if kept is None:
             return None

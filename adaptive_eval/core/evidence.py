@@ -83,7 +83,7 @@ class Estimates:
         return np.sqrt(self.var)
 
     def on(self, estimator: Estimator) -> "Estimates":
-        """The same with what is compared in the place of the average."""
+        """The estimates with the scores of this estimator in the place of the average."""
         return self if estimator == "average" else replace(self, score=self.bayes, var=self.bayes_var)
 
 
@@ -184,7 +184,7 @@ class Evidence:
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
 
     def those_here(self, pairs: IndexArray) -> IndexArray:
-        """Those of the pairs (n, 2) on which there is evidence here."""
+        """Which of the pairs (n, 2) there is evidence on here."""
         if self.among is None:
             return pairs
         plain = self.plain_positions(pairs)

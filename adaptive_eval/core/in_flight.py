@@ -107,7 +107,7 @@ class BatchesInFlight:
         return self._known(self._batches)
 
     def _known(self, batches: Iterable[Batch]) -> Iterator[KnownPart]:
-        """One by one: of millions no second copy is made."""
+        """Parts of batches that are known already, one by one: of millions no second copy is made."""
         if self.early:
             for batch in batches:
                 if (part := self.early.take(batch)) is not None:
@@ -160,7 +160,8 @@ class BatchesInFlight:
         return len({batch.due for batch in self._batches})
 
     def complete_and_due(self) -> list[Batch]:
-        """Those that are due next, once all of them are complete; else, and where nothing is in flight, none."""
+        """The batches that are due next, once all of them are complete; none before, and none where nothing is in
+        flight."""
         due: list[Batch] = []
         for batch in self._batches:
             if batch.due != self._batches[0].due:

@@ -272,7 +272,7 @@ def trials_to_horizon(standing: JudgedLook, supply: Supply) -> float:
 
 
 def trials_to_horizons(standing: JudgedLook, supply: Supply) -> FloatArray:
-    """The same of each of several benches."""
+    """`trials_to_horizon` for each of several benches."""
     most = np.zeros(standing.evidence.benches)
     pairs = standing.pairs[standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)]
     np.maximum.at(most, pairs[:, 0] // standing.evidence.models, _further(standing, supply, pairs))

@@ -54,7 +54,8 @@ class Objective(Protocol):
 
     @property
     def compares(self) -> bool:
-        """Its pairs are comparisons; False: each score is judged by itself, and has no difference, z or boundary."""
+        """Whether its pairs are comparisons; otherwise each score is judged by itself, and has no difference, z or
+        boundary."""
         return True
 
 

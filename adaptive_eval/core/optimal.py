@@ -82,7 +82,7 @@ class Optimal:
         return self.ties.boundary(evidence)
 
     def chance_left(self, evidence: Evidence) -> FloatArray:
-        """Of each pair, the chance that it would be called from here on, were it an exact tie."""
+        """For each pair, the chance that it would be called from here on, were it an exact tie."""
         return self._computed().chance_left(evidence.z, evidence.information)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:

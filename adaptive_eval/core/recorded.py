@@ -17,7 +17,8 @@ from scorio.moments import FloatArray
 
 
 def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> FloatArray:
-    """Of each pair the share of sum_q v_q / N_q that is of recorded models: 0 where both are asked, 1 where none is."""
+    """For each pair, the share of sum_q v_q / N_q that is due to recorded models: 0 where both are asked, 1 where none
+    is."""
     if not recorded.any():
         return np.zeros(len(evidence.z))
     noise = np.append(estimates.noise, 0.0)

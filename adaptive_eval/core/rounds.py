@@ -117,8 +117,8 @@ class Batch:
         return True
 
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
-        """All of its trials at once, as counts (M, K); `costs` are those of a trial of each category, `seconds` what
-        all of them took."""
+        """Take all trials of the batch at once, as counts (M, K); `costs` are those of a trial of each category,
+        `seconds` what all of them took."""
         for times, (tokens, usd, gpu_seconds) in zip(counts.sum(axis=0).tolist(), costs, strict=True):
             self._tokens += times * tokens
             self._usd += times * round(usd * PER_UNIT)

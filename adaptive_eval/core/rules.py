@@ -71,7 +71,7 @@ class Correctable(Rule, Protocol):
         ...
 
     def at_level(self, alpha: float) -> Correctable:
-        """The same rule at one-sided error probability alpha; its p-values are the same."""
+        """This rule at one-sided error probability alpha; its p-values are the same."""
         ...
 
 
@@ -90,7 +90,7 @@ class ErrorLeft(Rule, Protocol):
     """A rule under a changed horizon that leaves each comparison only so much of its error as it has not spent."""
 
     def left(self, evidence: Evidence) -> FloatArray:
-        """Of each pair, the chance that it would have been called under the horizon before."""
+        """For each pair, the chance that it would have been called under the horizon before."""
         ...
 
     def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
@@ -122,17 +122,17 @@ def judges_by_pair(rule: Rule) -> bool:
 
 
 def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
-    """As `isinstance` says, which takes a tenth of a look for protocols."""
+    """Whether a rule is a `GivingUp`: `isinstance` says so too, but takes a tenth of a look for protocols."""
     return hasattr(rule, "gives_up") and hasattr(rule, "tie_boundary")
 
 
 def has_error_left(rule: Rule) -> TypeGuard[ErrorLeft]:
-    """The same for a rule under a changed horizon."""
+    """Whether a rule is an `ErrorLeft`, without the cost of `isinstance`."""
     return hasattr(rule, "left") and hasattr(rule, "spent") and hasattr(rule, "tied")
 
 
 def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
-    """The same for a rule with an error level."""
+    """Whether a rule is a `Correctable`, without the cost of `isinstance`."""
     return hasattr(rule, "confidence") and hasattr(rule, "p_value") and hasattr(rule, "at_level")
 
 

@@ -138,7 +138,7 @@ class ContinuedSequential:
         return replace(self, spent_errors=(*self.spent_errors, _spent(self.rule, looks, now, delta, 0.0)))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """Both (delta - d)/s and (delta + d)/s reach what they must: each is a test of its own."""
+        """Pairs of which both (delta - d)/s and (delta + d)/s reach what they must: each is a test of its own."""
         below = above = self.critical(evidence)
         for one in self.spent_errors:
             if one.below is None or one.above is None:
@@ -149,7 +149,7 @@ class ContinuedSequential:
         return np.asarray(reached[0] & reached[1])
 
     def left(self, evidence: Evidence) -> FloatArray:
-        """Of each pair, the chance that it would have been called under the last horizon but one."""
+        """For each pair, the chance that it would have been called under the last horizon but one."""
         height = self.critical(evidence)
         for one in self.spent_errors[:-1]:
             height = one.either.new_height(height)

@@ -101,7 +101,7 @@ class Tally:
         self._estimate(np.flatnonzero(np.isfinite(self.estimates.noise)))
 
     def ungradable(self, models: Iterable[int]) -> Iterator[tuple[int, str]]:
-        """Those of the models of which too much has no grade, and why that is too much (see `ungraded`)."""
+        """Models among these of which too many answers have no grade, and why that is too many (see `ungraded`)."""
         before = self._bench.prior_counts
         failed = np.asarray(self.ungraded.any(axis=1))
         for model in models:

@@ -27,7 +27,7 @@ class Cost(NamedTuple):
     gpu_seconds: float = 0.0
 
     def plus(self, more: "Cost") -> "Cost":
-        """Both together."""
+        """The sum of both costs."""
         return Cost(self.tokens + more.tokens, self.usd + more.usd, self.gpu_seconds + more.gpu_seconds)
 
     def times(self, number: int) -> "Cost":

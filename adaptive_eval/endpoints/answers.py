@@ -255,7 +255,7 @@ class AnswerReader:
         return counted
 
     def _beyond(self, draft: _Draft) -> bool:
-        """Its text alone shows that it has more tokens than it may."""
+        """Whether the text alone shows that an answer has more tokens than it may have."""
         return self._longest is not None and draft.length > MOST_BYTES_A_TOKEN * self._longest
 
     def _unsaid(self, draft: _Draft) -> int:

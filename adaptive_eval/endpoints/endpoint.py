@@ -333,7 +333,7 @@ class ModelEndpoint:
         return failure
 
     def _lose(self, request: Request) -> None:
-        """Its answers may have been generated, and do not count."""
+        """Count a request whose answers may have been generated, and do not count."""
         self._traffic.lost += len(request.seeds)
         request.lost = True
 

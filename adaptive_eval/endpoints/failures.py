@@ -149,7 +149,7 @@ class Refusal(Rejected):
         self.status = status
 
     def again(self) -> "Refusal":
-        """The same for another request."""
+        """This refusal for another request."""
         return Refusal(self.status, str(self))
 
 

@@ -109,7 +109,7 @@ def shortage() -> str:
 
 
 def too_few(wanted: int, allowed: int) -> str:
-    """The same, where that is foreseen."""
+    """What is said where a run is likely to need more open files than are allowed."""
     return (
         f"the run may want {wanted:,} open files, one for each request in flight, and this machine allows this process "
         f"{allowed:,}: fewer will be in flight at a time. {_mend(wanted)}"

@@ -61,7 +61,7 @@ class LastHeard:
         """Why it was cut."""
 
     def send(self, now: float, begun: Callable[[], None]) -> None:
-        """It is sent only now."""
+        """The request is sent only now: count its time from here."""
         self.sent_at = self.heard_at = now
         self.begun = begun
 
@@ -173,7 +173,7 @@ class OverdueWatch:
         self._attempts[lease] = (replica, pulse)
 
     def leave(self, lease: asyncio.Timeout) -> None:
-        """It has ended."""
+        """An attempt has ended."""
         self._attempts.pop(lease, None)
 
     def pending(self, replica: Replica) -> Iterator[LastHeard]:

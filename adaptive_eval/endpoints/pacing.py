@@ -31,7 +31,7 @@ class RateLimit:
 
 
 class RateLimits:
-    """Both limits of one model: a request waits for whichever is later."""
+    """The limits of one model on requests and on tokens: a request waits for whichever is later."""
 
     def __init__(
         self, requests_per_minute: float | None, tokens_per_minute: float | None, clock: Callable[[], float]

@@ -38,7 +38,8 @@ class TokenLogprobs(NamedTuple):
 
 
 def parse_response(body: bytes) -> object:
-    """The same as `parse_server_json`; of a long response with log-probabilities what is read (see `answers`)."""
+    """A response as JSON, as `parse_server_json` reads it; of a long one with log-probabilities only what is used (see
+    `answers`)."""
     if len(body) >= LONG and b'"logprobs"' in body and (parse := _parser_of_long_ones()) is not None:
         payload = parse(body)
         if payload is not None:

@@ -120,6 +120,6 @@ def _is_secret_header(name: str, value: str) -> bool:
 
 
 def _no_word(value: str) -> bool:
-    """It can be no part of an answer by itself: letters with digits, or very long."""
+    """Whether a text can be no part of an answer by itself: letters with digits, or very long."""
     mixed = re.search("[0-9]", value) is not None and re.search("[A-Za-z]", value) is not None
     return len(value) >= SECRET_LENGTH and (mixed or (len(value) >= SURELY and not re.search(r"\s", value)))

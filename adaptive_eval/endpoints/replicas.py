@@ -340,12 +340,12 @@ class HealthWatch:
         return replica.in_flight > 0 and self._clock() - replica.answered_at >= PROBE_EVERY
 
     def refuses(self, replica: Replica, why: str) -> None:
-        """It refuses everything: it is of as little use as a dead one, but what it has in flight goes on."""
+        """A replica refuses everything: it is of as little use as a dead one, but what it has in flight goes on."""
         replica.refusing = True
         self._miss(replica, why)
 
     def accepts(self, replica: Replica) -> None:
-        """It does not refuse everything."""
+        """A replica does not refuse everything."""
         replica.refusing = False
         self._well(replica)
 

@@ -140,7 +140,7 @@ async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, di
 
 
 def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
-    """That tokens are cut off by settings that nobody has chosen."""
+    """A notice where tokens are cut off by settings that nobody has chosen."""
     off = {"top_k": 0, "top_p": 1, "min_p": 0}
     chosen = {key for key in off if getattr(sampling, key) is not None or key in sampling.extra_body}
     left = {key: defaults[key] for key in off if key not in chosen and defaults[key] != off[key]}
@@ -192,7 +192,7 @@ class IdentifiedServers:
         return await asyncio.shield(task)
 
     def forget(self, url: str) -> None:
-        """It is gone: who comes back may be another."""
+        """A server is gone: identify it again when it is back, since it may be another."""
         if self._servers.pop(url, None) is not None:
             del self._asked[url]
 

@@ -23,7 +23,7 @@ class TimeLimit:
             self._timer = self._loop.call_at(due, self._look)
 
     def end(self, block: asyncio.Timeout) -> None:
-        """It is over, one way or the other."""
+        """A block has ended, in whatever way."""
         self._due.pop(block, None)
 
     def close(self) -> None:

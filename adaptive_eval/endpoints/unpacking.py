@@ -32,7 +32,7 @@ class Unpacked(httpx2.AsyncByteStream):
 
 
 def unpacked_response(response: httpx2.Response, most: int, release: Callable[[], None]) -> httpx2.Response:
-    """The same response with a plain body of so many bytes at most; `release` is called when it is closed."""
+    """The response with a plain body of so many bytes at most; `release` is called when it is closed."""
     return httpx2.Response(
         response.status_code,
         headers=without_packing(response.headers.raw),

@@ -104,7 +104,7 @@ def streams(config: EndpointConfig, sampling: Sampling) -> bool:
 
 
 def unstreamed(body: Mapping[str, object]) -> dict[str, object]:
-    """The same request for a response in one piece."""
+    """The request, changed so that its response comes in one piece."""
     return {name: value for name, value in body.items() if name not in _STREAM}
 
 

@@ -80,7 +80,7 @@ class _Cursor:
             more = self.expect(",]") == ","
 
     def at_mark(self, mark: str) -> bool:
-        """This mark comes next."""
+        """Whether this mark comes next."""
         self._skip()
         return self._text.startswith(mark, self._at)
 

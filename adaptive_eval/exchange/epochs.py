@@ -103,7 +103,7 @@ class Epochs:
         return EpochDecision.HOLD
 
     def released(self) -> Iterator[Epoch]:
-        """Those that were held and are needed now: they serve a trial from now on."""
+        """Epochs that were held back and are needed now: each serves a trial from now on."""
         for epoch in list(self._held):
             if self._wanted[epoch.question]:
                 del self._held[epoch]
@@ -193,7 +193,7 @@ class WithinEpochs:
     models: Sequence[Epochs]
 
     def allocate(self, view: View) -> IntArray:
-        """The other policy's round, cut where epochs run out."""
+        """The round of the policy that it wraps, cut where epochs run out."""
         left = np.stack([epochs.usable for epochs in self.models]) - view.issued
         allowed: IntArray = np.minimum(self.policy.allocate(view), np.maximum(left, 0))
         return allowed

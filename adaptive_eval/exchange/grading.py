@@ -25,7 +25,7 @@ class GradingAnew(NamedTuple):
     category of the rubric, and no verdict that leads to one."""
 
     def wants(self, record: Record) -> bool:
-        """This record is graded anew."""
+        """Whether this record is graded anew."""
         return record.has_text and (self.everything or record.category is None)
 
 

@@ -147,7 +147,7 @@ def _results(path: Path, time: str | None) -> Mapping[str, Any]:
 
 
 def _of_folder(file: LogFile) -> str:
-    """Its folder's name, in which it writes a model's `/` as `__`."""
+    """The model's name by the name of its folder, in which its `/` is written as `__`."""
     name = file.path.absolute().parent.name.replace("__", "/")
     if "/" not in name:
         raise file.refuse(f"does not say its model, and results_TIME.json is not beside it; write NAME={file.path}")

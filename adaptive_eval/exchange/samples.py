@@ -173,7 +173,7 @@ class LoggedQuestion(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Its texts can hold nothing strange."""
+        """Whether its texts can hold nothing strange."""
         return self.prompt.isascii() and self.answer.isascii() and not self.choices and not self.cluster
 
 

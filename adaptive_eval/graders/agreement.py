@@ -49,7 +49,7 @@ class Agreement(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The same in one line."""
+        """The agreement in one line."""
         if not self.tried:
             return (
                 f"whether the {self.grader} gives the grades of the logs is not known, since it is asked by runs alone"

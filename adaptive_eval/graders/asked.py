@@ -26,7 +26,7 @@ class ReplyUse(NamedTuple):
     seconds: float = 0.0
 
     def plus(self, more: "ReplyUse") -> "ReplyUse":
-        """Both together."""
+        """The sum of both."""
         prompt, completion = self.prompt_tokens + more.prompt_tokens, self.completion_tokens + more.completion_tokens
         return ReplyUse(prompt, completion, self.seconds + more.seconds)
 
@@ -113,7 +113,7 @@ class AskedGrader(GraderOptions):
         return reduce(Cost.plus, (seat.worst_cost_alone(questions) for seat in self.seats))
 
     def worst_cost_alone(self, questions: Sequence[Question]) -> Cost:
-        """The same of one who is asked."""
+        """The most that the replies of one judge may cost."""
         sent = max((self._bytes(question) for question in questions), default=0)
         completion = self.sampling.max_tokens or 0
         one = self.cost(sent + TEMPLATE_TOKENS, completion, self.sampling.timeout * self.concurrency.attempts)

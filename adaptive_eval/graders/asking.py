@@ -55,7 +55,7 @@ class AskingPool:
         """What a reader of the results should know."""
 
     async def marks(self, text: str, question: Question) -> Marks:
-        """It is not tried on answer keys, since that would cost."""
+        """A grader that asks servers is not tried on answer keys, since that would cost."""
         raise GraderError(f"is a {self._asked.kind}, which is asked about answers alone")
 
     @property

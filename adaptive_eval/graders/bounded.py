@@ -37,7 +37,7 @@ Value = Any
 
 
 class NotComputable(Exception):
-    """It cannot be computed here, or would take too much."""
+    """A value cannot be computed here, or would take too much."""
 
 
 class Large(NamedTuple):

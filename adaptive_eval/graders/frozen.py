@@ -50,7 +50,7 @@ class SignalColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FactColumns:
-    """The same of trials that are there one by one."""
+    """The facts of trials that are there one by one, as columns."""
 
     facts: Sequence[Facts]
 

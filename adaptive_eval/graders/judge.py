@@ -118,7 +118,7 @@ class Judge(AskedGrader):
 
     @property
     def seats(self) -> tuple["Judge", ...]:
-        """This judge alone, and each further one as such a judge."""
+        """This judge as it is alone, and each further one of the panel in the same form."""
         alone: dict[str, object] = {"panel": ()}
         further: list[dict[str, object]] = [
             {
@@ -134,7 +134,7 @@ class Judge(AskedGrader):
 
     @property
     def all_votes(self) -> int:
-        """Of all judges together."""
+        """Votes on one answer, of all judges together."""
         return self.votes * (1 + len(self.panel))
 
     @property

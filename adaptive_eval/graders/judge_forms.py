@@ -110,7 +110,7 @@ class JudgeForm(ABC):
         """What is known of an answer of which this is said; () of an empty one."""
 
     def signals_of_vote(self, voted: Voted) -> dict[str, SignalValue]:
-        """The same, with what the votes show of the judge."""
+        """The signals of a vote, with what all votes show of the judge."""
         return self.signals_of(voted.said)
 
 

@@ -89,7 +89,7 @@ class JudgePool(AskingPool):
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
 
     def _agreeing(self, found: Sequence[Sequence[Vote]], decided: Said) -> dict[str, SignalValue]:
-        """Of each judge the share of its votes that say what was decided; one that gave none is left out."""
+        """For each judge, the share of its votes that say what was decided; one that gave none is left out."""
         shares: dict[str, SignalValue] = {}
         for name, votes in zip(self._judge.agreements, found, strict=True):
             read = [one.said for one in votes if not isinstance(one.said, GraderError)]
@@ -105,7 +105,7 @@ class JudgePool(AskingPool):
             await one.close()
 
     async def _votes(self, sent: Transcripts, first: int, again: Again | None) -> Sequence[Vote]:
-        """Those of this judge, each with a seed of its own."""
+        """The votes of this judge, each with a seed of its own."""
         seeds = range(first, first + self._judge.votes)
         return await asyncio.gather(*(self._vote(sent, seed, again) for seed in seeds))
 

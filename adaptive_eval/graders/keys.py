@@ -27,7 +27,7 @@ class KeysFound(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The same in one line."""
+        """What was found, in one line."""
         if not self.tried:
             return f"the answer keys are not tried: {self.unknown}"
         told = f"{self.right} answer keys are graded right"

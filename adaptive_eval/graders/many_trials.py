@@ -67,7 +67,7 @@ class TrialSignals:
         return self if chosen.all() else self._those(chosen)
 
     def parts(self) -> Iterator["TrialSignals"]:
-        """All of them, some after the others."""
+        """The trials in parts that fit into memory, one after another."""
         return (self._those(slice(at, at + AT_ONCE)) for at in range(0, len(self), AT_ONCE))
 
     def _those(self, chosen: NDArray[np.bool_] | slice) -> "TrialSignals":
@@ -91,7 +91,7 @@ class TrialSignals:
         return name in self.measured and not np.isnan(self.measured[name]).all()
 
     def facts(self, needed: Collection[str]) -> Iterator[Facts]:
-        """Of each trial by itself, those that are needed."""
+        """The needed facts of each trial, one trial after another."""
         columns = [(name, column.tolist()) for name, column in self.measured.items() if name in needed]
         said = [{name: one[name] for name in needed if name in one} for one in self.said]
         for number, at in enumerate(self.said_at.tolist()):
@@ -117,7 +117,7 @@ class SignalsGathered:
         self._at.append(self._known.setdefault(said, len(self._known)))
 
     def whole(self) -> TrialSignals:
-        """All of them."""
+        """All that was gathered, as columns."""
         for column in self._measured.values():
             self._fill(column)
         there = {name: np.frombuffer(column) for name, column in self._measured.items()}

@@ -98,5 +98,5 @@ def _values(text: str) -> tuple[Decimal, ...]:
 
 @lru_cache(KEYS_KEPT)
 def _key_values(key: str) -> tuple[Decimal, ...]:
-    """The same of an answer key, which every answer to its question is compared with."""
+    """The values of an answer key, which every answer to its question is compared with."""
     return _values(key)

@@ -76,7 +76,7 @@ class JudgeCriterion(Section):
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """Its levels, the one that is worth least first."""
+        """The levels of the criterion, the one that is worth least first."""
         return tuple(sorted(self.levels, key=lambda level: (self.levels[level], level)))
 
     @property

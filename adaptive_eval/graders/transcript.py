@@ -37,7 +37,7 @@ class Transcript:
 
     @property
     def prompt(self) -> Prompt:
-        """The same as it is sent."""
+        """The transcript as it is sent."""
         return Prompt(messages=(Message("system", self.system), Message("user", self.user)))
 
 
@@ -96,7 +96,7 @@ def grading_words(
 
 
 def warning_words(number: str, answers: Sequence[str]) -> str:
-    """That nothing within the marks is an instruction."""
+    """The sentence that tells a judge that nothing within the marks is an instruction."""
     between = ", and between ".join(f"<{name}-{number}> and </{name}-{number}>" for name in answers)
     who = "the one who is graded" if len(answers) == 1 else "those who are compared"
     return (

@@ -75,12 +75,12 @@ class LaunchedEndpoint:
 
     @property
     def up(self) -> bool:
-        """Its server can be asked now."""
+        """Whether its server can be asked now."""
         return self._current is not None and not self._retired
 
     @property
     def expected(self) -> bool:
-        """It can be asked, or will be able to again: its server was started, and nobody has stopped it."""
+        """Whether its server can be asked, or will be again: it was started, and nobody has stopped it."""
         return self._begun and self._gone is None
 
     # -- the protocol --------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class Host:
 
     @property
     def models(self) -> Sequence[int]:
-        """Those that are served here."""
+        """The models that are served here."""
         return tuple(self.servers)
 
     @property
@@ -155,7 +155,7 @@ class Host:
         return self._loaded is not None
 
     async def have(self, model: int, tell: OnEvent, lost: OnLost) -> None:
-        """It is there; the place is taken when something is served."""
+        """Nothing to wait for: the machine is there, and the place is taken when something is served."""
 
     async def load(self, model: int, tell: OnEvent) -> None:
         """Serve this model, in place of the one before; raises `LaunchFailed`."""

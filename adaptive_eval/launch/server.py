@@ -117,7 +117,7 @@ class ServerSpec:
 
     @property
     def root(self) -> str:
-        """Its address, such as http://127.0.0.1:20123."""
+        """The server's address, such as http://127.0.0.1:20123."""
         return f"http://{HOST}:{self.port}"
 
     @property
@@ -193,7 +193,7 @@ class LaunchedServer:
         return self._process
 
     async def _woken(self) -> ServerProcess | None:
-        """Its process, awake again; None where it does not sleep, or does not wake up and was stopped."""
+        """The server's process, awake again; None where it does not sleep, or did not wake up and was stopped."""
         process, asleep, self._asleep = self._process, self._asleep, False
         if process is None or not asleep:
             return None
@@ -243,7 +243,7 @@ class LaunchedServer:
         return process
 
     async def _started(self) -> ServerProcess:
-        """Its process, when it is ready; raises `LaunchFailed`, and then it is gone."""
+        """The server's process, when it is ready; raises `LaunchFailed`, and then it is gone."""
         spec, process = self.spec, None
         try:
             self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {spec.shown}")

@@ -25,14 +25,14 @@ FlagValue = Scalar | tuple[Scalar, ...] | Mapping[str, object] | None
 
 
 def require_variables(env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
-    """The same, where all of it are names of variables."""
+    """The variables as given; an error where one has no valid name."""
     if wrong := [name for name in env if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
         raise refuse(f"must hold names of variables, but {wrong[0]!r} is none", "use letters, digits and _")
     return env
 
 
 def require_amounts(resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    """The same, where all of it can be taken of a node."""
+    """The resources as given; an error where one is no amount that a node could have."""
     for word, amount in (resources or {}).items():
         if not word.strip() or not 0 <= amount < float("inf"):
             raise refuse(f"must hold amounts, but got {word!r}: {amount}", "write it as in {GPU: 8, CPU: 4}")
@@ -91,7 +91,7 @@ class PoolConfig(Section):
 
     @property
     def of_cluster(self) -> bool:
-        """Its places are had from a cluster."""
+        """Whether its places come from a cluster."""
         return self.places == CLUSTER
 
     @property
@@ -216,7 +216,7 @@ class LaunchConfig(Section):
 
     @property
     def names_place(self) -> bool:
-        """It has to be told where it runs."""
+        """Whether the command has to be told at which place it runs."""
         return any("{place}" in text for text in (*(self.words or ()), *map(str, self.env.values())))
 
 

@@ -71,7 +71,7 @@ async def run_async(
     fresh: bool = False,
     display: Shown | None = None,
 ) -> RunRecord:
-    """The same as `run`, while the loop that awaits it goes on; cancelled, it stops as Ctrl-C does.
+    """`run`, for a loop that goes on meanwhile; cancelled, it stops as Ctrl-C does.
 
     Args:
         config: As `run` takes it.

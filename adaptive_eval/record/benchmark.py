@@ -18,15 +18,15 @@ class Askable(Protocol):
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The question's id."""
 
     @property
     def prompt(self) -> str:
-        """Its text."""
+        """The question's text."""
 
     @property
     def answer(self) -> str:
-        """Its key."""
+        """The answer key."""
 
     @property
     def choices(self) -> tuple[str, ...]:

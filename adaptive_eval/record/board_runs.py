@@ -66,7 +66,7 @@ class RunOnBoard:
 
 @dataclass(frozen=True, slots=True)
 class BoardRun:
-    """The same with what puts it into its place on a board."""
+    """A run with what puts it into its place on a board."""
 
     line: RunOnBoard
     benchmark: str

@@ -163,7 +163,7 @@ def _scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float | No
 
 
 def reported_labels(stored: StoredRun) -> LabelledRun | None:
-    """The same for a report, which says what is wrong with labels and goes on."""
+    """The labels for a report, which says what is wrong with them and goes on."""
     try:
         return labelled_run(stored)
     except ConfigError as error:

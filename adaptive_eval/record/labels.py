@@ -88,7 +88,8 @@ def require_labels_say_something(config: RunConfig, rubric: Rubric) -> None:
 
 
 def labels_given(config: RunConfig, rubric: Rubric) -> Labels:
-    """Those of the file that a configuration names (`labels`); `ConfigError` where they cannot be what is meant."""
+    """The labels of the file that a configuration names (`labels`); `ConfigError` where they cannot be what is
+    meant."""
     if config.labels is None:
         return {}
     require_labels_say_something(config, rubric)
@@ -121,7 +122,7 @@ def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
 
 
 def read_labels(directory: Path) -> Labels:
-    """Those of a run; none where there is no such file."""
+    """The labels of a run; none where there is no such file."""
     path = directory / LABELS_FILE
     if not path.exists():
         return {}
@@ -129,7 +130,7 @@ def read_labels(directory: Path) -> Labels:
 
 
 def labels_in(path: Path) -> Labels:
-    """Those of a file of the user's own: JSON lines, or CSV, with model, question, trial and label."""
+    """The labels of a user's own file: JSON lines, or CSV, with model, question, trial and label."""
     if not path.is_file():
         raise ConfigError(f"{path} is no file; give one with the columns {', '.join(COLUMNS)}")
     if path.suffix.lower() == ".csv":
@@ -142,7 +143,7 @@ def labels_in(path: Path) -> Labels:
 
 
 def is_label(fields: Sequence[BallotField], label: str) -> bool:
-    """It has a level of each."""
+    """Whether a label has a level for each field."""
     said = label.split(JOINED)
     return len(said) == len(fields) and all(level in one.levels for level, one in zip(said, fields, strict=True))
 

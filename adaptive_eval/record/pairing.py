@@ -106,7 +106,7 @@ def _base(model: ModelConfig) -> int | None:
 
 
 def _values(stored: StoredRun, names: set[str]) -> Mapping[str, ModelValues]:
-    """Of these models, every answer that has a grade."""
+    """Every graded answer of these models, as values."""
     weights, found = stored.rubric.weights, {name: ModelValues() for name in names}
     questions: dict[str, int] = {}
     for one in stored.reader.outcomes():

@@ -13,7 +13,7 @@ def batch_rows(events: Sequence[Event]) -> tuple[BatchRow, ...]:
 
 
 def rows_of(pending: Iterable[PendingBatch]) -> tuple[BatchRow, ...]:
-    """The same, where they are known."""
+    """A row for each of these batches."""
     rows = (
         BatchRow(one.model, one.batch, len(one.requests), one.since or one.planned, one.cancelled) for one in pending
     )

@@ -207,7 +207,7 @@ def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs
 
 
 def asks_otherwise(one: Question, other: Question) -> bool:
-    """Both are known, and they are not the same."""
+    """Whether the prompts of two questions are both known, and differ."""
     known = bool(one.prompt and other.prompt)
     return known and (one.prompt, one.choices) != (other.prompt, other.choices)
 

@@ -112,7 +112,8 @@ class WrittenRows(QuestionRows):
 
     @classmethod
     def within(cls, data: bytes, begin: int, end: int) -> "WrittenRows | None":
-        """Those that stand in a text, each of which is read once; None where they are not as they are written here."""
+        """The rows that stand in a text, each of which is read once; None where they are not as they are written
+        here."""
         starts, at = [begin], data.find(_NEXT, begin, end)
         while at >= 0:
             starts.append(at + 2)

@@ -44,6 +44,6 @@ def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> Know
 
 
 def digest_of(counts: Mapping[str, Sequence[int]], ungraded: Mapping[str, int], meaning: Json) -> str:
-    """The same for the same outcomes that mean the same."""
+    """A digest that is the same for the same outcomes of the same meaning."""
     whole = orjson.dumps([counts, ungraded, meaning], option=orjson.OPT_SORT_KEYS)
     return blake2b(whole, digest_size=16).hexdigest()

@@ -121,7 +121,7 @@ def relabel(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) 
 
 
 def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling | None:
-    """The same of a run that is open; None where no trial was judged yet."""
+    """An open run under other rubrics; None where no trial was judged yet."""
     trials = _Trials.of(stored)
     if not len(trials):
         return None
@@ -191,7 +191,7 @@ class _Trials:
 
     @classmethod
     def of(cls, stored: StoredRun) -> "_Trials":
-        """Those of complete rounds of today's models and questions."""
+        """The trials of complete rounds of today's models and questions."""
         roster, gathered = stored.setup.roster, SignalsGathered()
         places, measured = array("i"), TrialFacts._fields.index("finish_reason")
         for row in stored.reader.trial_facts():
@@ -385,8 +385,8 @@ def _judged_trials(stored: StoredRun) -> dict[str, int]:
 
 
 def _last_rounds(found: Mapping[tuple[str, int], int], judged: Mapping[str, int]) -> dict[str, int]:
-    """Of each model the last round that the newest look has: rounds, of which it is `found` how many trials they have,
-    are complete one after the other."""
+    """For each model, the last round that the newest look has: rounds, of which it is `found` how many trials they
+    have, are complete one after the other."""
     sizes: dict[str, dict[int, int]] = defaultdict(dict)
     for (name, number), trials in found.items():
         sizes[name][number] = trials

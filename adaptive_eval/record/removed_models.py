@@ -41,7 +41,7 @@ from adaptive_eval.store.roster import Names
 
 
 class RemovedModelsSpending(NamedTuple):
-    """All of it, one by one."""
+    """All that was spent on models that the run does not have any more, model by model."""
 
     rows: tuple[BesideRow, ...]
 
@@ -116,7 +116,8 @@ def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:
 
 
 def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
-    """Its answers that are known to be lost or unwanted, and those that were on their way when it was asked last."""
+    """The answers of a model that are known to be lost or unwanted, and those that were on their way when it was asked
+    last."""
     yield from (cost_of(event) for event in never_stored(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
         worst = _at_worst(reader, events, model)

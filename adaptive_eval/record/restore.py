@@ -74,7 +74,7 @@ class StoredRun:
 
     @cached_property
     def setup(self) -> StoredSetup:
-        """Its newest configuration, and its questions."""
+        """The newest configuration of the run, and its questions."""
         return setup_of(self.reader.header()) if self._setup is None else self._setup
 
     @cached_property
@@ -84,7 +84,7 @@ class StoredRun:
 
     @cached_property
     def rubric(self) -> Rubric:
-        """Its rubric, with the thresholds that it has frozen."""
+        """The rubric of the run, with the thresholds that it has frozen."""
         return kept_rubric(self.setup.config.rubric, self.events)
 
     @cached_property
@@ -182,7 +182,7 @@ class StoredRun:
         return RunCounts(self.setup.roster, committed + known, before, names)
 
     def at_a_glance(self, *, running: bool, rows: bool) -> Results | None:
-        """The same, where rows of questions are left out if nobody wants them.
+        """The results, without rows of questions where nobody wants them.
 
         Of a large run that has not come to its end they are those of its newest look: to work them out by all of its
         trials takes minutes.

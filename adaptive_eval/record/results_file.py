@@ -80,7 +80,7 @@ def _members(results: Results | Unjudged) -> Iterator[bytes]:
 
 
 def _sealed(members: Iterable[bytes]) -> Iterator[bytes]:
-    """The same with its checksum, to the end."""
+    """The members and the checksum, to the end of the file."""
     crc = 0
     for part in members:
         crc = zlib.crc32(part, crc)

@@ -117,7 +117,7 @@ class Beginning:
 
     @property
     def ended(self) -> bool:
-        """It goes on only when it is started again."""
+        """Whether nothing more happens until the run is started again."""
         return self.stopped or self.reason is not None
 
 

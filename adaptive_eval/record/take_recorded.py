@@ -17,7 +17,8 @@ SHOWN_QUESTIONS = 3
 
 
 def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
-    """Those of the recorded models that the run in `directory` has not `kept` yet; `ConfigError` says why not."""
+    """Outcomes of the recorded models that the run in `directory` has not `kept` yet; `ConfigError` says why they
+    cannot be taken."""
     wanted: dict[Path, list[ModelConfig]] = {}
     for model in prepared.config.models:
         if model.recorded is not None and not _is_kept(model, model.recorded, kept):
@@ -84,8 +85,8 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
 
 
 def _graded_by_logs(stored: StoredRun) -> bool:
-    """Its grades, or some of them, are those of imported logs: whether a grader gives the same is for the user to know,
-    and the results say so."""
+    """Whether grades are those of imported logs: whether a grader gives the same is for the user to know, and the
+    results say so."""
     return any(event.graded_by is None for event in events_of_kind(stored.events, TrialsImported))
 
 

@@ -187,7 +187,7 @@ class RunView:
 
     @property
     def draws_questions(self) -> bool:
-        """Its questions were drawn at random, and models were asked some of them."""
+        """Whether questions were drawn at random, and each model was asked some of them."""
         return draws_questions(self.configuration)
 
 
@@ -212,7 +212,7 @@ def read_view(directory: Path) -> RunView:
 
 
 def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> RunView:
-    """The same with what only a report has: the run under other rubrics, and models with the same seeds.
+    """The view of a run with what only a report has: the run under other rubrics.
 
     That of a large run leaves out what every trial would have to be read for, and says so, unless it is asked for the
     `whole`. `rows` as in a `Feed`.

@@ -24,8 +24,8 @@ def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
 def z_of_drawn(
     results: Results | None, models: Sequence[str], counts: NDArray[np.integer]
 ) -> tuple[tuple[float | None, ...], ...]:
-    """The same on the questions that both were asked, by counts (L, M, K) of all trials of these models; of pairs that
-    are judged it is that of the latest look."""
+    """z of every pair on the questions that both were asked, by counts (L, M, K) of all trials of these models; of
+    pairs that are judged it is that of the latest look."""
     if results is None:
         return ()
     names = [row.name for row in results.models]

@@ -203,7 +203,8 @@ async def _in_two_parts(
     tell: Callable[[Ended], None],
     sites: ServersElsewhere | None,
 ) -> ExitCode:
-    """The same with a first part: greedy answers, which become R0, or those that all others are compared with."""
+    """Carry out a run that has a first part: greedy answers, which become R0, or those that all others are compared
+    with."""
     store, lacks_opponent = opened.store, beginning.lacks_opponent
     folder = OPPONENT if lacks_opponent else GREEDY
     parts.happened(

@@ -38,7 +38,7 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
 
 
 async def check_graders(config: RunConfig) -> dict[str, Health]:
-    """The same of whoever is asked for grades: a judge, everyone of a panel, a verifier."""
+    """The health of the servers that are asked for grades: a judge's, those of everyone on a panel, a verifier's."""
     grader = config.grader
     if not isinstance(grader, AskedGrader):
         return {}
@@ -56,7 +56,8 @@ async def check_graders(config: RunConfig) -> dict[str, Health]:
 
 
 async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Health] | None = None) -> dict[str, Health]:
-    """The same, but of a server that the run starts only what would be started, and whether its program is there.
+    """The health of servers that are up; of one that the run starts, what would be started, and whether its program is
+    there.
 
     `elsewhere` says it of those that would be started on other machines.
     """

@@ -14,7 +14,7 @@ MADE = 10_000
 
 
 def collect_less() -> None:
-    """The same for as long as this process lives."""
+    """Have the garbage collector look less often, for as long as this process lives."""
     gc.collect(1)  # what is young; to look through all would take as long as one of those pauses
     gc.freeze()
     gc.set_threshold(MADE, *gc.get_threshold()[1:])

@@ -86,7 +86,8 @@ class VerdictLedger:
         self._enter(answers, self._worst.times(answers))
 
     def heard(self, verdicts: Sequence[Regrade]) -> None:
-        """They have come: enter what they have cost instead; raises `Unavailable` where that is more than it may."""
+        """Verdicts have come: enter what they have cost instead of the most they may; raises `Unavailable` where that
+        is more."""
         used = reduce(Cost.plus, (one.cost for one in verdicts), NO_COST)
         self._enter(0, used.plus(self._worst.times(-len(verdicts))))
         if self._vote is not None:

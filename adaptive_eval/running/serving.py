@@ -236,7 +236,7 @@ def _hosts_here(
 
 
 def _endpoints_of(hosts: Sequence[Host]) -> dict[int, Endpoint]:
-    """Of each launched model the endpoint that reaches its servers, wherever they run."""
+    """For each launched model, the endpoint that reaches its servers, wherever they run."""
     found: dict[int, list[LaunchedEndpoint]] = {}
     for host in hosts:
         for number, server in host.servers.items():

@@ -44,7 +44,7 @@ class BatchedLanes:
 
     @property
     def models(self) -> Collection[int]:
-        """Those that batch services answer for."""
+        """The models that batch services answer for."""
         return self._endpoints.keys()
 
     @property

@@ -385,7 +385,7 @@ class BatchedEndpoint:
         self._batches.pop(batch.key, None)
 
     def _forget(self, batch: CarriedBatch) -> None:
-        """It never was."""
+        """Take a batch for one that was never sent."""
         for name in batch.ids:
             self._home.pop(name, None)
         self._batches.pop(batch.key, None)
@@ -403,7 +403,7 @@ class BatchedEndpoint:
         self._batches.pop(batch.key, None)
 
     def _end_if_stored(self, batch: CarriedBatch) -> None:
-        """It is over when every answer of it is stored, so that no kill can lose one that was paid for."""
+        """End a batch when every answer of it is stored, so that no kill can lose one that was paid for."""
         if batch.collected is None or batch.owed or batch.early or batch.key not in self._batches:
             return
         del self._batches[batch.key]

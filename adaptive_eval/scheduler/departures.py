@@ -107,7 +107,7 @@ class Departures:
             self._tell.abort(error)
 
     def too_narrow(self, model: int, error: EndpointError) -> None:
-        """Its place is emptied before it is served there."""
+        """A model did not start beside another one: from now on its place is emptied before it is served there."""
         self._tell.note(ServersNoticed(self._names[model], "no_room_beside", NO_ROOM.format(error)))
 
     def give_up(self) -> None:

@@ -115,7 +115,7 @@ def _awaits(grade: Grade) -> str | None:
 def without_secrets(
     answer: Answer, grade: Grade | GraderError, secrets: tuple[str, ...]
 ) -> tuple[Answer, Grade | GraderError]:
-    """The same without keys that came back in the answer, which was graded as it came.
+    """An answer and its grade without keys that came back in the answer, which was graded as it came.
 
     What a grader has found in such an answer may be a piece of one: it stays only where the rest of the answer has it.
     """
@@ -138,7 +138,8 @@ def without_secrets(
 
 
 def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
-    """The same without the texts of its tokens where these have a key: of several of them it may be put together."""
+    """The answer without the texts of its tokens where these have a key, which might be put together from several of
+    them."""
     told = answer.token_logprobs
     if told is None or blotted(whole := "".join(told.tokens), secrets) == whole:
         return answer

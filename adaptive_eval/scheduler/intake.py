@@ -43,7 +43,7 @@ class Intake:
         return stored.as_outcome(model, question)
 
     def take_new(self, record: TrialRecord) -> Outcome:
-        """The same of an answer that has just come: the alarms may show it."""
+        """What the core is told of an answer that has just come, which the alarms may show."""
         self.see(record)
         self._hear_grade(record)
         return self.take(record.outcome())

@@ -48,7 +48,7 @@ class HeldTrial(NamedTuple):
         return cls(record.outcome(), facts, record.signals, record.extracted)
 
     def verdict(self, rubric: Rubric) -> Regrade:
-        """Its grade."""
+        """The grade of the trial by this rubric."""
         at = self.outcome[:3]
         try:
             found = categorised(self.facts, rubric, self.outcome.question)
@@ -137,7 +137,7 @@ class OpeningFit:
         return (one.verdict(self.rubric) for one in self._held.values())
 
     def verdict_on(self, record: TrialRecord) -> Regrade:
-        """The same of one that came later."""
+        """The grade of a trial that came after the thresholds were fitted."""
         return self._held[place_of(record)].verdict(self.rubric)
 
     def settle(self, verdict: Regrade) -> StoredOutcome | None:
@@ -163,7 +163,7 @@ class OpeningFit:
         return self._end(store, lambda model: False)
 
     def end_with_those_there(self, store: Store) -> ThresholdsFrozen | None:
-        """The same where no more will be asked for: without the models that lack something."""
+        """`take_up` where no more will be asked for: without the models that lack something."""
         return self.take_up(store) or self._end(store, self.lacks_some)
 
     def _end(self, store: Store, gone: Callable[[int], bool]) -> ThresholdsFrozen | None:

@@ -218,7 +218,7 @@ class Scheduler:
         return [held.get(name) for name in self._names]
 
     def servers(self) -> HeldServers:
-        """The same, with whose servers the run has started."""
+        """How long each model has held its servers, and whose servers the run has started."""
         return HeldServers(self.held(), self._launched)
 
     def gpu_seconds(self) -> float:
@@ -392,7 +392,7 @@ class Scheduler:
         return not self._departures.gone(model) and self._controller.outstanding(model) > self._keeper.asked(model)
 
     def _settled(self, model: int) -> bool:
-        """Its server may go: nobody waits for an answer, and nothing further will be asked."""
+        """Whether a model's server may go: nobody waits for an answer, and nothing further will be asked."""
         nothing_further = model in self._departures.settled or self._departures.gone(model)
         return nothing_further and not self.in_flight[model]
 
@@ -417,7 +417,8 @@ class Scheduler:
             self._departures.set_aside(model, Lost(Cause.SERVER, BEYOND.format(cost.tokens, reserved)))
 
     def _stop_beyond_stored(self, model: int, cost: Cost) -> None:
-        """The same by what is stored of it, unless that has verdicts in it: then its next answer shows it."""
+        """`_stop_beyond` by what is stored of an answer, unless that has verdicts in it: then the model's next answer
+        shows it."""
         if not self._grading.lasting:
             self._stop_beyond(model, cost)
 

@@ -51,7 +51,7 @@ class ServerTimes:
             self._until.pop(model, None)
 
     def quiet(self, model: int) -> None:
-        """Its last request has come back."""
+        """The last request of a model has come back."""
         if self._since.get(model) and model not in self._launched:
             self._until[model] = self._clock()
 

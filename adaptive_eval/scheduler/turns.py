@@ -48,7 +48,7 @@ class ServerHost(Protocol):
 
     @property
     def there(self) -> bool:
-        """It can be used at once; else the run has to `have` it first."""
+        """Whether the host can be used at once; if not, the run has to `have` it first."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class ServerHost(Protocol):
 
     @property
     def roomy(self) -> "RoomyHost | None":
-        """The same, where it may have memory for two models."""
+        """This host, if it may have memory for two models."""
         ...
 
     async def have(
@@ -223,7 +223,7 @@ class Turns:
         return new if new is not None else next((model for model in wanted if asking.crowded(model, 0)), None)
 
     def _fits(self, number: int, host: ServerHost, now: int, model: int) -> bool:
-        """It can be brought up while the last answers of the one that is served now still come."""
+        """Whether a model can be brought up while the last answers of the one that is served now still come."""
         if host.roomy is None or number in self._narrow or model == now or not self._asking.with_servers(now):
             return False
         return host.roomy.beside(now, model)

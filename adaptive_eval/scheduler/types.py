@@ -45,11 +45,11 @@ class Decider(Protocol):
         ...
 
     def likely_next(self) -> list[LikelyTrials]:
-        """Of each model trials that rounds to come are likely to ask for."""
+        """For each model, trials that later rounds are likely to ask for."""
         ...
 
     def still_wanted(self) -> NDArray[np.bool_]:
-        """Of each model whether further trials may be wanted, whatever comes."""
+        """For each model, whether further trials may be wanted, whatever comes."""
         ...
 
     def outstanding(self, model: int) -> int:

@@ -69,7 +69,7 @@ class VerdictCosts:
         require_kept(verdict, self.reserved, self._vote)
 
     def used(self, verdict: Regrade) -> Regrade:
-        """The same, taking back what it did not use of what was reserved for it."""
+        """The verdict, taking back what it did not use of what was reserved for it."""
         return verdict._replace(cost=verdict.cost.plus(self.reserved.times(-1)))
 
     def asked_again(self, model: int, safe: Callable[[], Awaitable[None]]) -> Again | None:

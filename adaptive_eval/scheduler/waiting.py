@@ -97,7 +97,7 @@ class WaitingLines:
         return self._lines[model].take(at_most)
 
     def core_was_told(self) -> None:
-        """It may have issued more: then every model is asked for again."""
+        """The core may have issued more: ask it again for every model."""
         if self._controller.rounds_issued != self._rounds_issued:
             self._rounds_issued, self._dry = self._controller.rounds_issued, [False] * len(self._lanes)
 

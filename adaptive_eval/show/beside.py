@@ -42,7 +42,7 @@ def beside_in_short(rows: Sequence[BesideRow]) -> str | None:
 
 
 def _models_as_one(rows: Sequence[BesideRow]) -> list[BesideRow]:
-    """The same rows, with one for what came of several models and was lost, or not wanted."""
+    """The rows, with one in place of several for what came of several models and was lost, or not wanted."""
     found = list(rows)
     for what in ("lost", "unwanted"):
         of = [row for row in rows if row.what == what]

@@ -227,7 +227,8 @@ def _compared(cells_a: CountArray, a: RunView, cells_b: CountArray, b: RunView) 
 def _compared_on_both(
     cells_a: CountArray, cells_b: CountArray, weights: FloatArray
 ) -> tuple[float, float, float] | None:
-    """The same on the questions that have trials in both; None where these are fewer than two."""
+    """The scores of a model in both runs on the questions that have trials in both; None where these are fewer than
+    two."""
     cells = np.stack([cells_b, cells_a])
     shares = cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
     both = cells.any(axis=-1).all(axis=0)

@@ -24,7 +24,7 @@ MOST_ROWS = 60
 
 
 def show_experiment(experiment: Experiment, console: Console) -> None:
-    """Its tables, what is required of it, and what is to be said."""
+    """Show an experiment: its tables, what is required of it, and what is to be said."""
     settings = ", ".join(f"{name} {written(value)}" for name, value in experiment.settings.items())
     console.print(Text(safe_line(experiment.title, 200), style="bold"))
     console.print(Text(safe_line(settings, 300)))

@@ -212,7 +212,7 @@ class BatchApi:
     # -- what comes of it -----------------------------------------------------------------------------------------
 
     def _word(self, batch: SimulatedBatch) -> str:
-        """Its state in OpenAI's words."""
+        """The state of a batch in OpenAI's words."""
         age, whole = self._now() - batch.created, self._habits.seconds
         if batch.cancelled is not None:
             return "cancelled"

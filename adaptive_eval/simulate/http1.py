@@ -140,7 +140,8 @@ ONE_WRITE_SECONDS = 0.01
 
 
 def in_few_writes(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-    """The same bytes, none of them earlier: what comes within one write's time is sent with the last of it."""
+    """The bytes in fewer pieces, none of them earlier: what comes within one write's time is sent with the last of
+    it."""
     since = at = 0.0
     held: list[bytes] = []
     for due, data in parts:

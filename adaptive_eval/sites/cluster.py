@@ -124,7 +124,7 @@ class RayCluster:
         self._shared: dict[int, tuple[SiteMaterial, Any]] = {}
 
     def shared(self, material: SiteMaterial) -> Any:
-        """The same, put where every node can fetch it."""
+        """The material, put where every node can fetch it."""
         if id(material) not in self._shared:
             self._shared[id(material)] = material, self.ray.put(material)
         return self._shared[id(material)][1]

@@ -53,19 +53,19 @@ class SitesEndpoint:
         self._tell()
 
     def left(self, site: str) -> None:
-        """It does not any more, for now."""
+        """A site does not serve the model any more, for now."""
         if (link := self._links.pop(site, None)) is not None:
             self._before.append(link.stats)
             self._answers[site] += link.answers
             self._tell()
 
     def lost(self, site: str) -> None:
-        """It is gone: what it had waits until the model is served again, there or elsewhere."""
+        """A site is gone: what it had waits until the model is served again, there or on another site."""
         self._expected = True
         self.left(site)
 
     def given_up(self, site: str, reason: str) -> None:
-        """It will not come back by itself."""
+        """A site will not come back by itself."""
         self.left(site)
         self._gone[site] = reason
         self._tell()

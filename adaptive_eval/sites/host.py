@@ -170,17 +170,17 @@ class SiteHost:
 
     @property
     def models(self) -> Sequence[int]:
-        """Those that may be served here."""
+        """The models that may be served here."""
         return tuple(self._plan.services)
 
     @property
     def there(self) -> bool:
-        """It has a place."""
+        """Whether the site has a place in the cluster."""
         return self._handle is not None
 
     @property
     def up(self) -> bool:
-        """It has a place."""
+        """Whether the site has a place in the cluster: it is held from then on."""
         return self.there
 
     async def have(self, model: int, tell: OnEvent, lost: OnLost) -> None:
@@ -262,7 +262,7 @@ class SiteHost:
             await link.close()
 
     def _give_up(self) -> SiteHandle | None:
-        """It has no place any more; gives the one that it had."""
+        """Forget the place; gives the site that was there."""
         handle, self._handle, self.found = self._handle, None, None
         if handle is not None:
             self._ending = handle
@@ -270,13 +270,13 @@ class SiteHost:
         return handle
 
     def _gone(self, model: int, reason: str) -> PlaceLost:
-        """It was lost while it was to bring the model up."""
+        """The site was lost while it was to bring the model up."""
         self._in_vain[model] += 1
         self._tell_lost(model, reason)
         return PlaceLost(reason, self._hopeless(model, reason))
 
     def _lost(self, link: SiteLink, reason: str) -> None:
-        """It does not answer: what it had goes elsewhere, or waits."""
+        """The site does not answer: what it had goes to another one, or waits."""
         model = self._serves
         if link is not self._link or model is None:
             return

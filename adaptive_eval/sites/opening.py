@@ -214,5 +214,5 @@ def _mark(confided: SiteConfidence, material_mark: str, config: RunConfig) -> st
 
 
 def _digest(value: object) -> str:
-    """The same for what is written alike, in any process."""
+    """A digest that is the same for values that are written alike, in any process."""
     return blake2b(repr(value).encode(), digest_size=16).hexdigest()

@@ -31,7 +31,7 @@ class SiteRoom(Protocol):
 
 
 def places_found(config: RunConfig, cluster: SiteRoom) -> dict[str, Health]:
-    """Of each model that has sites whether the cluster can serve it; each, or each pool, is looked at by itself."""
+    """For each model that has sites, whether the cluster can serve it; each, or each pool, is looked at by itself."""
     found = {
         number: Health((_found(config.models[number], launch, config, group, cluster),))
         for group in config.serving_groups

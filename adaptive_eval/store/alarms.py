@@ -41,7 +41,7 @@ class SharedTraits:
 
     @classmethod
     def of(cls, outcomes: Iterable[StoredOutcome]) -> "SharedTraits":
-        """Those of some outcomes."""
+        """What these outcomes have in common."""
         answers = cls()
         for outcome in outcomes:
             answers.add(outcome)
@@ -63,7 +63,7 @@ class SharedTraits:
             self.questions.add(outcome.question)
 
     def copy(self) -> "SharedTraits":
-        """These answers, to which no others are added."""
+        """A copy, which later answers do not change."""
         return SharedTraits(
             self.number,
             self.empty,

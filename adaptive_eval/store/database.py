@@ -290,7 +290,8 @@ def open_readonly(directory: Path) -> sqlite3.Connection:
 
 
 def open_if_begun(directory: Path) -> sqlite3.Connection | None:
-    """The same, or None where no run was begun: a start that was killed may have left a database without a table."""
+    """The database of a run, or None where no run was begun: a start that was killed may have left one without a
+    table."""
     if not (directory / DATABASE_FILE).exists():
         return None
     connection = _connect_to_read(directory)

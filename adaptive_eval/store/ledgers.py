@@ -44,7 +44,7 @@ class RunLedger(Protocol):
         ...
 
     def stream(self, query: str, *values: object) -> Iterator[Row]:
-        """The same of so many rows that they are not held at once."""
+        """The rows of a query that gives more than should be held at once."""
         ...
 
     def one_moment(self) -> AbstractContextManager[None]:
@@ -61,7 +61,7 @@ class RunLedger(Protocol):
 
     @property
     def sums_by_itself(self) -> bool:
-        """It sums trials where it is, and only what comes of it is read: none need be kept."""
+        """Whether the ledger sums trials where it is, so that only the sums are read, and none need be kept."""
         ...
 
     def make_room_for_sums(self) -> None:

@@ -95,7 +95,7 @@ class AnswerMover:
         self._told = ""
 
     def count(self, trials: Sequence[TrialRecord]) -> None:
-        """These trials were committed."""
+        """Count trials that were committed."""
         self._trials += len(trials)
         self._characters += sum(len(one.answer.text) + len(one.answer.reasoning or "") for one in trials)
 
@@ -147,7 +147,7 @@ class AnswerMover:
         return segment, None
 
     def entered(self, segment: WrittenSegment) -> None:
-        """That transaction is committed."""
+        """The transaction that enters a segment is committed."""
         self._writing, self._name, self._told = None, None, ""
         self._last = segment.last
         self._count_waiting()
@@ -164,7 +164,7 @@ class AnswerMover:
 
     @property
     def ready(self) -> bool:
-        """It has been written, or that has failed."""
+        """Whether the segment at work has been written, or writing it has failed."""
         return self._writing is not None and self._writing.done()
 
     def give_room_back(self) -> None:

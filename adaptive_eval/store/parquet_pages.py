@@ -18,7 +18,7 @@ _VALUES, _ENCODING = 1, 2
 
 
 class PagesRefused(ValueError):
-    """These are no pages of plain values, or not those of the rows that are said to be there."""
+    """The pages do not hold plain values, or not those of the rows that are said to be there."""
 
 
 def unpacked_size(pages: bytes, rows: int) -> int:

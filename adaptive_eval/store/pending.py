@@ -25,7 +25,7 @@ class PendingBatch:
 
 
 def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
-    """Those that are not over, in the order in which they were planned."""
+    """The batches that are not over, in the order in which they were planned."""
     found: dict[str, PendingBatch] = {}
     for event in events:
         match event:

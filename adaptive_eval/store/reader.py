@@ -73,7 +73,7 @@ class RunReader:
     @classmethod
     @contextmanager
     def if_begun(cls, directory: Path) -> Iterator[Self | None]:
-        """The same for a while; None where no run was begun in `directory`."""
+        """A reader of the run in `directory` for a while; None where no run was begun there."""
         ledger = whereabouts.open_if_begun(directory)
         if ledger is None:
             yield None

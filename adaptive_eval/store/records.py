@@ -142,16 +142,16 @@ class TrialRecord:
 
     @property
     def waits(self) -> bool:
-        """Its grade is on its way."""
+        """Whether its grade is on its way."""
         return self.category is None and self.grader_error == WAITS
 
     @property
     def awaits(self) -> bool:
-        """It is read by the grader, and gets its category when the thresholds of the rubric are fitted."""
+        """Whether the grader has read it, and its category comes when the thresholds of the rubric are fitted."""
         return self.category is None and self.grader_error == AWAITS
 
     def judged(self, grade: "Regrade") -> "TrialRecord":
-        """The same with a grade that has come."""
+        """The trial with a grade that has come."""
         cost = self.cost.plus(grade.cost)
         return replace(
             self,
@@ -281,7 +281,7 @@ class ReplicaSums(NamedTuple):
         return later._replace(**summed)
 
     def traffic(self) -> ReplicaTraffic:
-        """The same, with means of the times."""
+        """The traffic, with means of the times."""
         latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
         return ReplicaTraffic(
             self.model,
@@ -331,7 +331,7 @@ class GradingUse(NamedTuple):
     """What verdicts have used besides that could not be read, or that others have replaced."""
 
     def plus(self, more: "GradingUse") -> "GradingUse":
-        """Both together."""
+        """The sum of both."""
         return GradingUse(
             self.answers + more.answers,
             self.cost.plus(more.cost),

@@ -108,7 +108,7 @@ class _Short(NamedTuple):
     """Some of them are."""
 
     def and_also(self, kind: _Kind, agree: bool) -> "_Short":
-        """These and one more."""
+        """What is known with one more pair."""
         return _Short(self.pairs + 1, self.agreed + agree, min(self.size, kind.size), self.right or kind.right)
 
 
@@ -163,7 +163,7 @@ class _ShortOnes:
         return None if what < 0 else (self._short_of[what], self._digest[question])
 
     def keep(self, question: int, short: _Short, digest: int) -> None:
-        """This is known of a question now."""
+        """Set what is known of a question now."""
         what = self._numbers.setdefault(short, len(self._short_of))
         if what == len(self._short_of):
             self._short_of.append(short)
@@ -218,7 +218,7 @@ class AnswerPairs:
         self.vary = self.vary or digest != first.digest
 
     def copy(self) -> "AnswerPairs":
-        """These pairs, to which no others are added."""
+        """A copy, which later answers do not change."""
         return AnswerPairs(self.there.copy(), self.agreed.copy(), +self.short, self.texts, self.vary)
 
     @property
@@ -232,7 +232,7 @@ class AnswerPairs:
 
     @property
     def free(self) -> bool:
-        """Its short answers are more than the letters of a choice."""
+        """Whether its short answers differ too much to be the letters of a choice."""
         return self.texts >= FREE * self.short.total()
 
 
@@ -294,7 +294,7 @@ def _questions(bound: _Bound) -> int:
 
 
 def _chance_of(kind: _Kind, how: SamplingFreedom) -> float | None:
-    """That an answer comes again, by itself; None where that cannot be known."""
+    """The chance that an answer comes again by itself; None where that cannot be known."""
     if how.as_it_is and kind.bits is not None:
         return float(2.0**-kind.bits)
     if kind.size < SHORTEST_REPEAT:

@@ -318,7 +318,7 @@ class Store:
         return list(differences(self.reader.header().configuration, header.configuration))
 
     def _configured(self, changes: Sequence[Change]) -> SettingsChanged:
-        """These changes, and what was known when they were made: a later look depends on it."""
+        """The event of changed settings, with what was known when they were made: a later look depends on it."""
         return SettingsChanged(self.reader.trial_count(), self.reader.most_looks(), tuple(changes))
 
     def _write_looks(self, writes: LedgerWrites, looks: Sequence[StoredLook], now: float) -> None:

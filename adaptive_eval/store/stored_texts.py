@@ -76,7 +76,7 @@ class StoredTexts:
         return sorted({one.url for one in self.segments() if not self.is_open_to(one)})
 
     def segments(self) -> list[StoredSegment]:
-        """Those that are entered in the ledger."""
+        """The segments that are entered in the ledger."""
         rows = self._connection.execute(_SEGMENTS).fetchall()
         if any(tuple(map(type, row)) != _KINDS for row in rows):
             raise StoreError(f"the ledger of {self._directory} names a segment that is none")

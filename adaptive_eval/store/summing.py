@@ -53,7 +53,7 @@ def on_roster(
 
 
 def _places(names: Names, numbers: Mapping[str, int], size: int) -> tuple[list[int], list[int]]:
-    """Of these names their positions, and where they are counted."""
+    """The positions of these names, and where they are counted."""
     pairs = [(at, numbers[name] - 1) for at, name in enumerate(names) if numbers.get(name, size + 1) <= size]
     return [at for at, _ in pairs], [place for _, place in pairs]
 

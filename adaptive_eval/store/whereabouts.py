@@ -121,7 +121,7 @@ def open_to_read(directory: Path) -> RunLedger:
 
 
 def open_if_begun(directory: Path) -> RunLedger | None:
-    """The same; None where no run was begun."""
+    """The ledger of a run; None where no run was begun."""
     if ledger_of(directory) is not None:
         return open_to_read(directory) if is_run(directory) else None
     connection = database.open_if_begun(directory)

@@ -85,7 +85,7 @@ class Slots:
         return np.asarray(self._ends[question, trial])
 
     def likely(self, found: LikelyTrials) -> None:
-        """This may be wanted next."""
+        """Set the trials that may be wanted next."""
         new = np.flatnonzero(np.isnan(self._room(found.trial)[found.question, found.trial]))
         trials = LikelyTrials(found.question[new], found.trial[new])
         self._likely = trials, self._times.of(self._trials(*trials)).tolist()

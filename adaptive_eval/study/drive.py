@@ -60,7 +60,7 @@ class DrawnRound(NamedTuple):
 
 
 def drive_rounds(controller: Controller, tape: Tape, costs: CostTable | None = None) -> Controller:
-    """The same by whole rounds, which takes a tenth of the time."""
+    """Drive a controller by whole rounds, which takes a tenth of the time."""
     categories = controller.plan.bench.categories
     while controller.finished is None:
         for asked in controller.ask_rounds():

@@ -35,7 +35,8 @@ from scorio.moments import FloatArray
 def answers_before(
     beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
 ) -> AnswersBefore:
-    """Those of a run that is to begin, or of one that has `begun` and that the pilot is."""
+    """The answers before the first round: of a run that is to begin, or of one that has `begun` and is itself the
+    pilot."""
     if beginning.prepared.config.opponent is None:
         return _greedy_answers(beginning, scenario, worlds)
     return _opponent_answers(beginning, scenario, worlds, pilot, begun=begun)

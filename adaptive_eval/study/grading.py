@@ -33,7 +33,8 @@ def who_is_paid(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
 
 
 def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
-    """That of one answer; nothing where nobody is asked for it. `seen` is what grades have used in the pilot."""
+    """What one grade is expected to take; nothing where nobody is asked for it. `seen` is what grades have used in the
+    pilot."""
     grader = prepared.config.grader
     if not isinstance(grader, AskedGrader):
         return ExpectedGrade()

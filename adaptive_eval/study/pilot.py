@@ -92,7 +92,7 @@ def request_slots(model: ModelConfig, most: int) -> int:
 
 
 def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
-    """The same, but that an answer of a batch service comes with its batch, whatever the size of that."""
+    """The usage, but that an answer of a batch service comes with its batch, whatever the size of that."""
     batched = np.array([model.batch is not None for model in models])
     return replace(
         usage,

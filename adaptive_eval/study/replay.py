@@ -63,7 +63,7 @@ class OutcomeSource:
         return None if self.counts is None else self.counts.sum(axis=-1)
 
     def in_order_of_chance(self, rng: np.random.Generator) -> "OutcomeSource":
-        """The same with the questions in an order that is drawn at random."""
+        """The recorded outcomes with the questions in an order that is drawn at random."""
         order = rng.permutation(len(self.questions))
         return replace(
             self,

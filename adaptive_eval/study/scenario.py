@@ -39,7 +39,7 @@ class Variant(NamedTuple):
 
 
 def confidences(decisions: Decisions) -> tuple[float, ...]:
-    """Those of the table: only the configured one where the rule that decides knows no other."""
+    """The confidences of the table: only the configured one where the rule that decides knows no other."""
     own, rule = decisions.stopping.confidence, deciding_rule(decisions.stated())
     if rule is None or RULES.get(rule.name) is not rule:
         return (own,)
@@ -121,7 +121,7 @@ class AnswersBefore(NamedTuple):
 
     @property
     def of_opponent(self) -> "AnswersBefore":
-        """Those that nobody grades, and that any design would need."""
+        """The answers that nobody grades, and that any design would need."""
         return NOTHING_BEFORE if self.opponent is None else self
 
 

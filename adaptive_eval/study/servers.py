@@ -41,7 +41,7 @@ class TrialLoad:
         self._in_order: tuple[list[float], list[int]] | None = None
 
     def lies(self, begins: FloatArray, ends: FloatArray, end: float) -> None:
-        """Its trials begin and end then, as far as one knows now."""
+        """Set when the trials of the batch begin and end, as far as is known now."""
         self.begins, self.ends, self.end, self._in_order = begins, ends, end, None
 
     @property

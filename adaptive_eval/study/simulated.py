@@ -58,7 +58,7 @@ class Simulated(NamedTuple):
     """Those of the trials that idle slots were asked, and that no round came to want."""
 
     def after(self, before: AnswersBefore) -> "Simulated":
-        """The same run with the answers before it."""
+        """This run with the answers that come before it."""
         return self._replace(
             trials=self.trials + before.trials,
             tokens=self.tokens + before.tokens,

@@ -306,7 +306,7 @@ class RunStack:
         self._drop(done)
 
     def _look_alone(self, number: int, supply: Supply) -> JudgedLook:
-        """The same look at all pairs of one run: it finds no more of them to call or to tie."""
+        """One run's look at all of its pairs, which finds no more of them to call or to tie."""
         alone = np.arange(len(self._runs)) == number
         estimates, memory = (some_of(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
         return self._judged(estimates, memory, supply, 1)

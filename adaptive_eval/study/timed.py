@@ -137,7 +137,7 @@ class _FlyingBatch:
 
     @property
     def told(self) -> bool:
-        """All of it."""
+        """Whether the core was told all of the batch."""
         return self._told == self.batch.size
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
@@ -229,7 +229,7 @@ def _drive_ahead(
     on_look: Callable[[Look], None] | None,
     costs: CostTable | None,
 ) -> Timeline:
-    """The same where idle slots are asked ahead: what is in the making at the end is given up."""
+    """Drive a controller in time where idle slots are asked ahead: what is being answered at the end is given up."""
     replay = AheadReplay(controller, times, slots, costs)
     looks = replay.run(on_look)
     served = [ServedSpans(*own.spans(replay.now)) for own in replay.slots]

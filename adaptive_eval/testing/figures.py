@@ -133,7 +133,7 @@ def _without_scores(view: RunView, number: int) -> RunView:
 
 
 def renamed(view: RunView, names: Mapping[str, str]) -> RunView:
-    """The same run of models that are called otherwise."""
+    """The view of the same run with other names for its models."""
 
     def look(one: LookView) -> LookView:
         pairs = (
@@ -158,7 +158,7 @@ def _turned(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _listed_otherwise(view: RunView) -> RunView:
-    """The same run of a configuration that lists the models the other way round."""
+    """The view of the same run by a configuration that lists the models the other way round."""
 
     def look(one: LookView) -> LookView:
         columns: dict[str, Any] = {name: _turned(getattr(one, name)) for name in OF_A_LOOK}

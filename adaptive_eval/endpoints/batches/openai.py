@@ -72,7 +72,7 @@ class OpenAiBatches:
         return found
 
     async def cancel(self, batch: str) -> None:
-        """It ends within ten minutes."""
+        """Ask for the end of a batch, which comes within ten minutes."""
         await self._wire.post(f"/batches/{batch}/cancel", {})
 
     async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:

@@ -60,7 +60,7 @@ class OpenRouterBatches:
         raise Rejected("batches of openrouter cannot be cancelled")
 
     async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
-        """Those that came with it."""
+        """The results that came with the batch."""
         for line in state.inline:
             if (result := result_of(line)) is not None:
                 yield result

@@ -211,7 +211,8 @@ def _early_stops(subject: LoggedModel) -> Iterator[Json]:
 
 
 def _identity(*parts: object) -> str:
-    """The same for the same run, so that an export made anew replaces the one before it wherever logs are collected."""
+    """An identifier that is the same for the same run, so that a new export replaces the one before it wherever logs
+    are collected."""
     return blake2b("\0".join(map(str, parts)).encode(), digest_size=11).hexdigest()
 
 

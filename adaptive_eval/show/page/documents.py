@@ -94,7 +94,7 @@ def assets() -> dict[str, tuple[str, str]]:
 
 
 def label_assets() -> dict[str, tuple[str, str]]:
-    """The same of the page to label on."""
+    """The assets of the page to label on."""
     look = style() + (STATIC / "label.css").read_text("utf-8")
     code = ("text/javascript; charset=utf-8", script("label.js"))
     return {**assets(), "app.js": code, "style.css": ("text/css; charset=utf-8", look)}

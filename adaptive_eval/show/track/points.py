@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
 
 def identity(view: RunView, created: float) -> str:
-    """The same for every start of one run, and another for every other run: a tracked run is found again by it."""
+    """An identifier that is the same for every start of one run: a tracked run is found again by it."""
     return blake2b(json.dumps([view.name, created, view.configuration["seed"]]).encode(), digest_size=10).hexdigest()
 
 
@@ -105,7 +105,7 @@ def settings(view: RunView) -> Mapping[str, object]:
 
 
 def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """The same as texts, each under the keys that lead to it."""
+    """The values of a nested configuration as texts, each under the keys that lead to it."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from flat(inner, f"{path}.{plain_key(str(key))}".removeprefix("."))

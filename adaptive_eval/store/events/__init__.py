@@ -129,7 +129,7 @@ def event_of(kind: str, body: object, at: float = 0.0) -> Event:
 
 
 def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
-    """Those of one kind, in their order."""
+    """The events of one kind, in their order."""
     return [event for event in events if isinstance(event, kind)]
 
 

@@ -94,7 +94,7 @@ class BatchTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchCancelled(Event):
-    """It took longer than there was patience: what it does not have is asked for directly."""
+    """A batch took longer than there was patience: what it does not have is asked for directly."""
 
     KIND: ClassVar[str] = "batch_cancelled"
     model: str

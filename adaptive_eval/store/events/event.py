@@ -47,7 +47,7 @@ class Event:
         return self.KIND
 
     def body(self) -> dict[str, object]:
-        """Its fields as they are stored."""
+        """The event's fields as they are stored."""
         values = {one.name: (getattr(self, one.name), one.metadata) for one in fields(self) if one.name != "at"}
         return {
             name: value

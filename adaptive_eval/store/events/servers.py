@@ -29,7 +29,7 @@ class ReplicaLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaBack(Event):
-    """It answers again."""
+    """A server that failed for a while answers again."""
 
     KIND: ClassVar[str] = "replica_back"
     model: str
@@ -88,7 +88,7 @@ class ServerLaunching(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServerLaunched(Event):
-    """It is ready."""
+    """The server of a model is ready."""
 
     KIND: ClassVar[str] = "launched"
     model: str

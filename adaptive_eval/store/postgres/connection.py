@@ -57,7 +57,7 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def _not_for_ever(gen: Generator[Any, Any, Returned], seconds: float) -> Generator[Any, Any, Returned]:
-    """The same steps, of which each is given so much time."""
+    """The steps of a generator, each of which is given so many seconds."""
     deadline = time.monotonic() + seconds
     try:
         wanted = next(gen)

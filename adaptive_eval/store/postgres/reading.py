@@ -87,7 +87,7 @@ def find_run(address: LedgerAddress) -> RunRow | None:
 
 
 def found_in(connection: PatientConnection, address: LedgerAddress) -> RunRow | None:
-    """The same over a connection that is there."""
+    """The run at an address, over a connection that is there."""
     if not version_of(connection, address):
         return None
     rows = connection.execute(f"{_RUNS} WHERE name = %s".encode(), [address.run]).fetchall()
@@ -176,7 +176,7 @@ class PostgresReading:
         yield from found
 
     def stream(self, query: str, *values: object) -> Iterator[Row]:
-        """The same, some thousand rows at a time."""
+        """The rows of a query, some thousand at a time."""
         connection = self.connection
         self._streams += 1
         with explained(self.where):

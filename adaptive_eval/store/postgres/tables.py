@@ -125,6 +125,6 @@ def shared_step(to: int) -> list[str]:
 
 
 def run_step(run: int, to: int) -> list[str]:
-    """The same for one run."""
+    """The statements that bring the tables of one run to this version."""
     done = f"UPDATE {SHARED}.runs SET version = {to} WHERE id = {run}"
     return [f"SET LOCAL search_path TO {schema_of(run)}", *RUN_STEPS[to - 1], done]

@@ -305,7 +305,7 @@ def _bring_up_to_date(connection: PatientConnection, address: LedgerAddress) -> 
 
 
 def _in_one(connection: PatientConnection, statements: Sequence[str]) -> None:
-    """These statements, whole or not at all."""
+    """The statements as one, which is done whole or not at all."""
     with connection.transaction():
         for statement in statements:
             connection.execute(statement.encode())
