@@ -159,7 +159,7 @@ class World:
             for place, value in {
                 "running.execute.opened_endpoints": self._opened,
                 "running.answer_keys.GradingPool": self._pool,
-                "running.execute.short_collections": nullcontext,  # they take longer than the run
+                "running.session.short_collections": nullcontext,  # they take longer than the run
                 "scheduler.committer.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
