@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.settings import Bench, Margin
+from adaptive_eval.core.settings import CELLS_AT_ONCE, Bench, Margin
 from adaptive_eval.core.shared_trials import PairedEvidence
 from scorio.moments import (
     CountArray,
@@ -45,8 +45,6 @@ from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, 
 Prior = Literal["uniform", "self"]
 Estimator = Literal["average", "bayes"]
 """What is compared: the averages a, or the means of Bayes@N, which unequal numbers of trials shrink unequally."""
-CELLS_AT_ONCE = 1 << 18
-"""Counts that are worked on together: more would take memory, and no less time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.entries import Entry
-from adaptive_eval.core.settings import require
+from adaptive_eval.core.settings import CELLS_AT_ONCE, require
 from scorio.moments import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -247,5 +247,8 @@ def _members(view: View, pairs: IndexArray) -> NDArray[np.bool_]:
 def _spread_all(view: View, models: NDArray[np.bool_], weights: FloatArray) -> IntArray:
     plan = np.zeros_like(view.issued)
     served = np.flatnonzero(models & (view.sizes > 0))
-    plan[served] = spread(view.issued[served], weights[served], view.sizes[served])
+    at_once = max(CELLS_AT_ONCE // plan.shape[1], 1)
+    for start in range(0, len(served), at_once):  # some models at a time: all of many questions take much memory
+        some = served[start : start + at_once]
+        plan[some] = spread(view.issued[some], weights[some], view.sizes[some])
     return plan

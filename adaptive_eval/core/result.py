@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from adaptive_eval.core.evidence import CELLS_AT_ONCE, Evidence, IndexArray
+from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.look import VERDICTS, JudgedLook, Supply, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.settings import CELLS_AT_ONCE, Budget
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray

@@ -19,6 +19,9 @@ def require(holds: bool, rule: str, got: object) -> None:
 MOST_CATEGORIES = 254
 """An outcome in flight is held in one byte, two values of which are no category."""
 
+CELLS_AT_ONCE = 1 << 18
+"""Counts that are worked on together: more would take memory, and no less time."""
+
 LEAST_DRAWN = 50
 """Questions of a block: means of fewer are not near enough to normal where few of them differ."""
 

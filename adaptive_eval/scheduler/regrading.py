@@ -38,6 +38,8 @@ class Regrading:
 
     async def run(self, happened: Callable[[Event], None]) -> list[Regrade]:
         """Grade and store them; gives those on which the grader failed again."""
+        if next(self._ungraded(), None) is None:  # that is known when all are read, which should be done once
+            return []
         self._costs.give_up(self._ungraded(), happened)
         failed: list[Regrade] = []
         total = sum(1 for _ in self._ungraded())

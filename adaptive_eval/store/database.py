@@ -195,6 +195,10 @@ CLOSING_MS = 1000
 MOST_FAULTS = 20
 """Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""
 
+ORDER_CACHE = 16 * 1024
+"""KiB of pages that are kept while that order is checked: with the usual two MiB it takes three times as long, as rows
+are found in another order than they were written in."""
+
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
 """What is said of a text that is no UTF-8, or no JSON: nothing of that kind was ever written."""
@@ -236,7 +240,10 @@ def disorder(connection: sqlite3.Connection, tables: Iterable[str] | None = None
     rows."""
     parts = [MOST_FAULTS] if tables is None else [table for table in tables if checksums.is_there(connection, table)]
     try:
+        ((usual,),) = connection.execute("PRAGMA cache_size")
+        connection.execute(f"PRAGMA cache_size = {-ORDER_CACHE}")
         said = [str(text) for part in parts for (text,) in connection.execute(f"PRAGMA integrity_check({part})")]
+        connection.execute(f"PRAGMA cache_size = {usual}")
     except sqlite3.Error as error:
         said = [str(error)]
     return [line for text in said for line in text.splitlines() if text != "ok"]

@@ -165,6 +165,17 @@ def test_weighted_gives_more_where_the_others_are_uncertain() -> None:
     assert given[0, 1] > given[0, 0] > given[0, 2] > 0
 
 
+@pytest.mark.parametrize("cells", [1, 9])
+def test_some_models_at_a_time_get_what_all_at_once_would(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(cells)
+    view = replace(VIEW, issued=rng.integers(0, 9, VIEW.issued.shape), trial_var=rng.random(VIEW.trial_var.shape))
+    policies = (Uniform(), UnresolvedPairs(), Weighted(), Leader())
+    together = [policy.allocate(view) for policy in policies]
+    monkeypatch.setattr("adaptive_eval.core.policies.CELLS_AT_ONCE", cells)
+    for policy, plan in zip(policies, together, strict=True):
+        np.testing.assert_array_equal(policy.allocate(view), plan)
+
+
 def test_leader_serves_the_pairs_that_are_most_likely_to_be_settled() -> None:
     assert (Leader(share=0.5).allocate(VIEW).sum(axis=1) > 0).tolist() == [True, False, True, False]
     assert (Leader(share=0.4).allocate(VIEW).sum(axis=1) > 0).tolist() == [True, False, True, True]
