@@ -175,7 +175,7 @@ def require_plain(path: Path) -> None:
     In a directory of a stranger it may be a pipe into which nobody ever writes, or a link to a device without end.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "is no plain file", str(path))
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
 
 
 def read_whole(path: Path, most: int) -> bytes:

@@ -7,7 +7,7 @@ import typer
 
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.verified import verify_run
 
 MOST_SHOWN = 50
@@ -34,9 +34,10 @@ def verify(
         typer.echo(f"and {more:,} more", err=True)
     if found.mend is not None:
         typer.echo(f"to mend: {safe_line(found.mend)}", err=True)
+    places = several(len(found.damages), "place")
     typer.echo(
-        f"error: {safe_line(str(run))} is damaged in {len(found.damages):,} places. Restore a copy of it, or begin "
-        f"anew with --fresh; where only results.json is damaged, remove it and run the same command again",
+        f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy of it, or begin anew with --fresh; where "
+        "only results.json is damaged, remove it and run the same command again",
         err=True,
     )
     raise typer.Exit(ExitCode.FAILED)

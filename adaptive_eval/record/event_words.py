@@ -113,7 +113,7 @@ def _of_the_run(event: Event) -> str | None:
         case PlaceAwaited():
             return f"waiting for {event.on}, which {event.by} has"
         case RunResumed():
-            return f"resumed with {event.trials} stored trials"
+            return f"resumed with {event.trials:,} stored trials"
         case SettingsChanged():
             return "settings changed: " + ", ".join(change.path for change in event.changes)
         case GraderChosen():

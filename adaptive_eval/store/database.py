@@ -62,6 +62,7 @@ def _refusal(directory: Path, path: Path) -> RunLocked:
 
 
 DATABASE_FILE = "run.sqlite"
+ANOTHER = "give the directory of a run, or one that is new"
 
 APPLICATION_ID = 0x61644576
 """Marks the file as ours (PRAGMA application_id)."""
@@ -202,6 +203,8 @@ are found in another order than they were written in."""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
 """What is said of a text that is no UTF-8, or no JSON: nothing of that kind was ever written."""
+VERIFY = ". `adaptive-eval verify {}` says where"
+"""Who says more of a damage: nobody, to those who ask `verify`."""
 _NO_NAME = ("no such column", "no such table")
 """What a database says whose description of itself was changed: whoever writes a ledger makes all of them."""
 
@@ -285,13 +288,13 @@ def keep_segments(connection: sqlite3.Connection) -> str:
     return str(key)
 
 
-def open_readonly(directory: Path) -> sqlite3.Connection:
-    """The database of a run that may be running in another process."""
+def open_readonly(directory: Path, verify: str = VERIFY) -> sqlite3.Connection:
+    """The database of a run that may be running in another process; `verify`: as in `explained`."""
     if not (directory / DATABASE_FILE).exists():
         why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else "it is not there"
         raise StoreError(f"{directory} holds no run: {why}")
     connection = _connect_to_read(directory)
-    with explained(directory):
+    with explained(directory, verify):
         _require_ours(connection, directory)
     return connection
 
@@ -371,15 +374,15 @@ def _require_whole_log(directory: Path) -> None:
 
 
 @contextmanager
-def explained(directory: Path) -> Iterator[None]:
-    """Turn SQLite's errors into `StoreError` and `StoreFull`, each saying what to do."""
+def explained(directory: Path, verify: str = VERIFY) -> Iterator[None]:
+    """Turn SQLite's errors into `StoreError` and `StoreFull`, each saying what to do; `verify` says who knows more."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _explanation(error, directory) from error
+        raise _explanation(error, directory, verify) from error
 
 
-def _explanation(error: sqlite3.Error, directory: Path) -> StoreError:
+def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreError:
     path = directory / DATABASE_FILE
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
@@ -388,9 +391,7 @@ def _explanation(error: sqlite3.Error, directory: Path) -> StoreError:
         return lost(directory)
     if code in _DAMAGED or str(error).startswith(_NO_TEXT + _NO_NAME):
         what = f"{path} is damaged or is no SQLite database ({error})"
-        return StoreError(
-            f"{what}. `adaptive-eval verify {directory}` says where; restore a copy of it, or begin anew with --fresh"
-        )
+        return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or begin anew with --fresh")
     return StoreError(f"{path}: {error}. What was committed is intact: mend the cause and run the same command")
 
 
@@ -401,7 +402,7 @@ def _connect(directory: Path, mode: str) -> sqlite3.Connection:
         if path.exists():
             require_plain(path)
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}; choose another --run-dir") from error
+        raise StoreError(f"{path} cannot be read: {error.strerror}; {ANOTHER}") from error
     with explained(directory):
         # Used by one thread at a time: the main thread while it opens and closes, the writer's in between.
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
@@ -422,7 +423,7 @@ def _durable(connection: sqlite3.Connection, directory: Path) -> None:
 
 def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreError(f"{directory / DATABASE_FILE} was not written by adaptive-eval; choose another --run-dir")
+        raise StoreError(f"{directory / DATABASE_FILE} was not written by adaptive-eval; {ANOTHER}")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version not in (SCHEMA_VERSION, SEGMENTED):
         raise StoreError(

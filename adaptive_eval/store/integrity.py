@@ -37,7 +37,7 @@ class Integrity:
         if whereabouts.ledger_of(directory) is not None:
             return cls._in_database(directory)
         found, damages = {}, list(_log_cut(directory))
-        with closing(database.open_readonly(directory)) as connection, database.explained(directory):
+        with closing(database.open_readonly(directory, "")) as connection, database.explained(directory, ""):
             connection.execute("BEGIN")
             disorder = [f"the database: {fault}" for fault in database.disorder(connection)]
             damages += disorder

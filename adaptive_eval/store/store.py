@@ -116,6 +116,8 @@ class Store:
                 with _closed_on_error(ledger):
                     return cls._opened(directory, ledger, header, resumed)
             resumed = database.is_run(directory)
+            if not resumed:
+                _require_nothing_lost(directory)
             connection = database.open_existing(directory) if resumed else database.create(directory)
             with _closed_on_error(connection), database.explained(directory):
                 if not resumed:
@@ -391,18 +393,30 @@ def _make(directory: Path) -> None:
 
 def _require_room(directory: Path) -> None:
     """A run does not begin among files that are not its own."""
-    if whereabouts.holds_ledger(directory):
-        return
-    try:
-        others = sorted(one.name for one in directory.iterdir() if not _is_incidental(one.name))
-    except OSError as error:
-        raise StoreError(f"{directory} cannot be read: {error.strerror}; choose another --run-dir") from error
-    if others:
-        shown = ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
+    if not whereabouts.holds_ledger(directory) and (others := _others(directory)):
         raise StoreError(
-            f"{directory} holds other files and no run ({shown}); choose a --run-dir that is new or empty, "
+            f"{directory} holds other files and no run ({others}); choose a --run-dir that is new or empty, "
             f"such as {directory / 'run'}"
         )
+
+
+def _require_nothing_lost(directory: Path) -> None:
+    """A database without a table is that of a start that was killed, unless a run has left more than that."""
+    if others := _others(directory, but=database.DATABASE_FILE):
+        raise StoreError(
+            f"{directory / database.DATABASE_FILE} is empty, but a run was begun here and has left {others}: what it "
+            "had stored is lost. Restore a copy of it, or begin anew with --fresh"
+        )
+
+
+def _others(directory: Path, but: str | None = None) -> str:
+    """What else is there, as many names as a message has room for; `but`: without that file and SQLite's beside it."""
+    try:
+        names = [one.name for one in directory.iterdir() if not _is_incidental(one.name)]
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be read: {error.strerror}; choose another --run-dir") from error
+    others = sorted(name for name in names if but is None or not name.startswith(but))
+    return ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
 
 
 def _is_incidental(name: str) -> bool:

@@ -18,6 +18,7 @@ from adaptive_eval.store import (
     Store,
 )
 from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.integrity import Integrity
 
 OpenStore = Callable[..., Store]
 
@@ -77,6 +78,27 @@ def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, 
     (directory / DATABASE_FILE).touch()
     store = open_store()
     assert store.reader.header() == HEADER
+
+
+def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: OpenStore) -> None:
+    """As a power failure may leave it: to begin anew would ask, and pay, for everything once more without a word."""
+    open_store().close()
+    (directory / DATABASE_FILE).write_bytes(b"")
+    (directory / "results.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(StoreError, match=r"run.sqlite is empty, but a run was begun here and has left results.json: "):
+        open_store()
+    assert (directory / DATABASE_FILE).read_bytes() == b""
+    (directory / "results.json").unlink()
+    assert open_store().reader.header() == HEADER
+
+
+def test_who_verifies_is_not_told_to_verify(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    (directory / DATABASE_FILE).write_bytes(b"no database, but as long as one" * 200)
+    with pytest.raises(StoreError, match="`adaptive-eval verify .*` says where; restore a copy"):
+        RunReader.open(directory)
+    with pytest.raises(StoreError, match=r"is no SQLite database \(.*\); restore a copy"):
+        Integrity.of(directory)
 
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
