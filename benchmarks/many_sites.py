@@ -29,17 +29,17 @@ from adaptive_eval.graders.types import Marks
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import IdleWatcher, Watchers
-from adaptive_eval.sites.host import Awaited, SiteOrigin
+from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.link import SiteLink, SitePace
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
     SiteBegun,
-    SiteConfidence,
     SiteFacts,
     SiteMaterial,
     SiteNews,
     SiteOrder,
     SiteReply,
+    SiteSecrets,
     SiteSetup,
     packed,
 )
@@ -82,7 +82,7 @@ class SimulatedSite:
         self._replies: list[SiteReply] = []
         self._something = asyncio.Event()
 
-    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model at once."""
         return SiteBegun()
 
@@ -136,7 +136,7 @@ class SimulatedCluster:
         """None is there from before."""
         return ()
 
-    async def place(self, name: str, resources: dict[str, float], awaited: Awaited) -> SiteOrigin:
+    async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
         """A place, at once."""
         self.placed += 1
         return SiteOrigin(SimulatedSite(), SiteFacts(f"node{self.placed // 8}", 1, __version__), found=False)

@@ -9,15 +9,15 @@ from patient_time import until
 
 from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.sites.host import Awaited, SiteOrigin
+from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.messages import (
     SiteBegun,
-    SiteConfidence,
     SiteFacts,
     SiteGone,
     SiteMaterial,
     SiteNews,
     SiteOrder,
+    SiteSecrets,
     SiteSetup,
 )
 from adaptive_eval.sites.worker import SiteWorker
@@ -36,8 +36,8 @@ class NearSite:
         self.orders: list[SiteOrder] = []
         self.news_told: list[SiteNews] = []
 
-    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
-        return _sent(await self._worker.begin(*_sent((setup, confided, material))))
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
+        return _sent(await self._worker.begin(*_sent((setup, site_secrets, material))))
 
     async def order(self, head: str, order: SiteOrder) -> None:
         self._require()
@@ -92,7 +92,7 @@ class NearCluster:
     def left_by(self, run: str) -> list[str]:
         return []
 
-    async def place(self, name: str, resources: dict[str, float], awaited: Awaited) -> SiteOrigin:
+    async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
         life = self.lives.pop(0) if self.lives else None
         if life == "nowhere":
             awaited.tell("GPU 8", "the cluster has none")

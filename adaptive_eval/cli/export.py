@@ -8,7 +8,7 @@ import typer
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.export import EXPORTS, Exported, ExportRequest
+from adaptive_eval.exchange.export import EXPORTS, ExportRequest, ExportResult
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.store import RunReader
 
@@ -54,7 +54,7 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
         typer.echo(f"note: {note}")
 
 
-def _notes(form: str, exported: Exported) -> list[str]:
+def _notes(form: str, exported: ExportResult) -> list[str]:
     notes = []
     if form == "npz" and exported.untried:
         notes.append(

@@ -14,7 +14,7 @@ from adaptive_eval.config.opponent import answers_of_model
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
-from adaptive_eval.exchange.importing import GraderComparison, Imported, import_logs
+from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.warnings import repeats_left_out
 from adaptive_eval.show.summary import findings
@@ -124,7 +124,7 @@ def _numbers(text: str) -> tuple[float, ...]:
     return numbers
 
 
-def _lines(done: Imported, config: Path | None, finished: bool) -> Iterator[str]:
+def _lines(done: ImportResult, config: Path | None, finished: bool) -> Iterator[str]:
     gathering = done.gathering
     models, questions = len(gathering.models), len({key for _, key in gathering.trials})
     yield f"{done.trials:,} trials of {models} models on {questions} questions"
@@ -145,7 +145,7 @@ def _lines(done: Imported, config: Path | None, finished: bool) -> Iterator[str]
         yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
 
 
-def _without_grader(done: Imported, compared: GraderComparison, config: Path | None) -> Iterator[str]:
+def _without_grader(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how it goes on all the same."""
     assert compared.agreement is not None
     yield f"grades    {compared.agreement.words}, for example"
@@ -156,7 +156,7 @@ def _without_grader(done: Imported, compared: GraderComparison, config: Path | N
     yield f"          or all are graded by another one: adaptive-eval regrade {done.path} --config {file}"
 
 
-def _left(done: Imported) -> Iterator[str]:
+def _left(done: ImportResult) -> Iterator[str]:
     """What is not in the run, and what a reader should know of what is."""
     gathering = done.gathering
     for model, reasons in gathering.missing.items():

@@ -16,7 +16,7 @@ from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.show.plain import JsonDisplay
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.folder import Folder, runs_text
+from adaptive_eval.show.serve.folder import RunsFolder, runs_text
 from adaptive_eval.store.postgres.address import is_address, shown
 from adaptive_eval.store.whereabouts import holds_ledger, require_reachable
 
@@ -74,7 +74,7 @@ def monitor(
         if port is not None or host is not None:
             raise ConfigError("--port and --host say where --web serves its page; add --web")
         if is_address(run) and not holds_ledger(run):
-            typer.echo(runs_text(Folder(run).briefs()))
+            typer.echo(runs_text(RunsFolder(run).briefs()))
             return
         _require_one_run(run)
         _require_there(run, wait or once)
@@ -85,7 +85,7 @@ def monitor(
 
 
 def _require_one_run(path: Path) -> None:
-    folder = Folder(path)
+    folder = RunsFolder(path)
     if not folder.is_run and (names := list(folder.runs())):
         shown = ", ".join([*names[:SHOWN_RUNS], *(["..."] if len(names) > SHOWN_RUNS else [])])
         raise ConfigError(f"{path} is a folder of runs: give one of them ({shown}), or compare them all with --web")
@@ -96,7 +96,7 @@ def _require_there(path: Path, wait: bool) -> None:
     waits; but `--fresh` is about to make NAME~2 of NAME."""
     if path.exists() or is_address(path):
         return
-    names = list(Folder(path.parent).runs())
+    names = list(RunsFolder(path.parent).runs())
     others = [name for name in names if not wait or name != path.name.partition("~")[0]]
     if close := get_close_matches(path.name, others, 1, cutoff=0.8):
         raise ConfigError(f"{path} is not there; did you mean {path.parent / close[0]}?")
@@ -149,7 +149,7 @@ def _wait_for(directory: Path) -> None:
 
 def _serve(path: Path, host: str | None, port: int) -> None:
     # imported here: a terminal needs none of it
-    from adaptive_eval.show.serve.site import LOOPBACK, serve, stays_here
+    from adaptive_eval.show.serve.site import LOOPBACK, only_on_this_machine, serve
 
     _wait_for(path)
     if is_address(path):
@@ -157,6 +157,6 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     elif not path.is_dir():
         raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")
     where = host or LOOPBACK
-    if not stays_here(where):
+    if not only_on_this_machine(where):
         typer.echo(f"warning: whoever reaches {where} reads everything in {path}, without a password", err=True)
     asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{shown(path)} at {url}  Ctrl-C ends it")))

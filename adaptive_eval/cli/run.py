@@ -15,7 +15,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Health
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import directory_for, execute
-from adaptive_eval.running.serving import ServersElsewhere
+from adaptive_eval.running.serving import RemoteServers
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
 
@@ -105,7 +105,7 @@ def _places(address: str | None, config: RunConfig) -> Mapping[str, Health] | No
 
 
 @contextmanager
-def _sites(address: str | None, config: RunConfig) -> Iterator[ServersElsewhere | None]:
+def _sites(address: str | None, config: RunConfig) -> Iterator[RemoteServers | None]:
     """Sites on a cluster, where they are asked for."""
     if address is None:
         yield None

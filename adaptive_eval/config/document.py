@@ -24,7 +24,7 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 VARIABLE = re.compile(r"(?P<escaped>\$)?\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}", re.ASCII)
 
 
-class Expanded(NamedTuple):
+class ExpandedText(NamedTuple):
     """A text with its variables filled in."""
 
     text: str
@@ -41,7 +41,7 @@ def read_environment(folder: Path) -> Mapping[str, str]:
     return {**found[1], **found[0], **os.environ}
 
 
-def expand(text: str, environment: Mapping[str, str]) -> Expanded:
+def expand(text: str, environment: Mapping[str, str]) -> ExpandedText:
     """Fill in the variables of one scalar; `${VAR:-default}` also takes the default where VAR is empty."""
     used: list[str] = []
     missing: list[str] = []
@@ -57,7 +57,7 @@ def expand(text: str, environment: Mapping[str, str]) -> Expanded:
             missing.append(name)
         return environment.get(name, "")
 
-    return Expanded(VARIABLE.sub(value, text), tuple(used), tuple(missing))
+    return ExpandedText(VARIABLE.sub(value, text), tuple(used), tuple(missing))
 
 
 COLON = re.compile(r":(?:\s|$)")
@@ -270,7 +270,7 @@ class _Builder:
                 tag = self._loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
         return self._typed(node, path, tag, text)
 
-    def _note(self, node: yaml.Node, path: KeyPath, text: str, expanded: Expanded) -> None:
+    def _note(self, node: yaml.Node, path: KeyPath, text: str, expanded: ExpandedText) -> None:
         if expanded.used:
             self._document.raw[path] = text
             self._document.variables[path] = expanded.used

@@ -22,7 +22,7 @@ from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
 from adaptive_eval.core.optimal import ANY_SPACING, Spacing
-from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentFirst
+from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
@@ -56,7 +56,7 @@ class KnownBefore(NamedTuple):
     """(L, M, K): R0, and all outcomes of recorded models."""
     ungraded: NDArray[np.int64] | None = None
     """(L, M): answers of recorded models that have no grade."""
-    spent: SpentFirst = NOTHING_SPENT
+    spent: SpentBefore = NOTHING_SPENT
     """What the run has paid for R0."""
 
 
@@ -108,7 +108,7 @@ def plan_on(
     in_turn: bool = False,
     horizons: Sequence[EarlierHorizon] = (),
     budget: Budget | None = None,
-    spent_first: SpentFirst = NOTHING_SPENT,
+    spent_first: SpentBefore = NOTHING_SPENT,
 ) -> Plan:
     """The plan for these models and questions; `in_turn` where models are served one at a time.
 

@@ -51,7 +51,7 @@ class BudgetAccount:
         """Count what was spent on answers that never came."""
         self._lost[model] += (0.0, *cost)
 
-    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+    def spend_outside_plan(self, trials: int, cost: Cost) -> None:
         """Count what was spent on models that are here no more."""
         self._elsewhere += (trials, *cost)
 

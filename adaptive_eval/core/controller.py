@@ -20,7 +20,7 @@ from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
 from adaptive_eval.core.judge import LatchedVerdicts
 from adaptive_eval.core.look import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
 from adaptive_eval.core.opening import Opening
-from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentFirst
+from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.reasons import SILENT, UNPAID, why_no_further
 from adaptive_eval.core.result import Result, conclude
@@ -48,8 +48,8 @@ class Controller:
         ('settled', [20, 20], (1, 0))
     """
 
-    def __init__(self, plan: Plan, *, keep_looks: bool = True, elsewhere: SpentFirst = NOTHING_SPENT) -> None:
-        """`elsewhere` is what was spent besides the trials of the plan: caps count it before anything is asked."""
+    def __init__(self, plan: Plan, *, keep_looks: bool = True, outside_plan: SpentBefore = NOTHING_SPENT) -> None:
+        """`outside_plan` is what was spent besides the trials of the plan: caps count it before anything is asked."""
         bench = plan.bench
         self.plan = plan
         self._keep_looks = keep_looks
@@ -66,7 +66,7 @@ class Controller:
         self._horizon = CurrentHorizon(plan)
         self._tally = Tally(bench, plan.prior, self._horizon.most, coupled=plan.coupled, drawn=plan.drawn > 0)
         self._flight = BatchesInFlight(bench, plan.budget)
-        self._flight.account.spend_elsewhere(*elsewhere)
+        self._flight.account.spend_outside_plan(*outside_plan)
         self._memory = LatchedVerdicts.blank(len(plan.judged_pairs[0]))
         self._aside_at_look = 0
         self.standing: JudgedLook | None = None
@@ -165,9 +165,9 @@ class Controller:
         require(there, "counts must add up to the trials of their batch", counts.shape)
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 
-    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+    def spend_outside_plan(self, trials: int, cost: Cost) -> None:
         """Count what was spent on models that are here no more: before anything of an earlier run is restored."""
-        self._flight.account.spend_elsewhere(trials, cost)
+        self._flight.account.spend_outside_plan(trials, cost)
 
     def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost] = NOTHING_LOST) -> list[Look]:
         """Take in the outcomes of an earlier run: those that are not needed now are kept until a round needs them.
@@ -293,7 +293,7 @@ class Controller:
         return self._tally.arrived
 
     @property
-    def there(self) -> IntArray:
+    def counts_with_kept(self) -> IntArray:
         """(L, M, K): the same with those of an earlier run that no round has taken."""
         return self._flight.early.added_to(self.arrived)
 

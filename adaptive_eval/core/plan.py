@@ -20,14 +20,14 @@ from adaptive_eval.core.settings import LEAST_DRAWN, Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 
 
-class SpentFirst(NamedTuple):
+class SpentBefore(NamedTuple):
     """Trials that are none of the plan, and what was paid for them."""
 
     trials: int = 0
     cost: Cost = NO_COST
 
 
-NOTHING_SPENT = SpentFirst()
+NOTHING_SPENT = SpentBefore()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Plan:
     as a design with fixed numbers of trials is looked at."""
     earlier: tuple[PastHorizon, ...] = ()
     """Horizons that the run had before that of `trials`, in their order."""
-    spent_first: SpentFirst = NOTHING_SPENT
+    spent_first: SpentBefore = NOTHING_SPENT
     """What was spent before the first round, on what counts as R0."""
     estimator: Estimator = "average"
     """What is compared."""
@@ -151,7 +151,7 @@ class Plan:
         least = np.full((self.bench.models, self.bench.questions), trials.min, dtype=np.int32)
         more = np.maximum(least, min(pace.opening, trials.max))
         account = BudgetAccount(self.budget, self.bench.worst_cost)
-        account.spend_elsewhere(*self.spent_first)
+        account.spend_outside_plan(*self.spent_first)
         if account.fits(more.sum(axis=1)):
             least = more
         first = least if self.first is None else np.maximum(least, self.first.astype(np.int32))

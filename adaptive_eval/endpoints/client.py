@@ -73,7 +73,7 @@ class Caller(Protocol):
         """None for a sign of life, else what is wrong; raises `Failure` where that cannot be found out."""
         ...
 
-    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Status and body of something that a server says of itself beside the API, such as `/metrics`."""
         ...
 
@@ -192,7 +192,7 @@ class HttpCaller:
         status = response.status_code
         return None if status < 500 else ProbeTrouble(f"its health check says HTTP {status}")
 
-    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """GET a path beside the API's root, bounded in time and size."""
         response = await self._get(base_url.removesuffix("/v1") + path, BESIDE_SECONDS)
         return response.status_code, response.content

@@ -162,7 +162,7 @@ class ModelEndpoint:
             self._loads.join(self._replicas, self._metrics, self._together)
 
     async def _metrics(self, url: str) -> tuple[int, bytes]:
-        return await self._caller.fetch_beside_api(url, "/metrics")
+        return await self._caller.fetch_outside_api(url, "/metrics")
 
     async def _all(self, prompt: Prompt, groups: list[range], again: Again | None) -> list[Answer]:
         """Several requests at once; waits for all of them even where one fails, so that none is left alone."""

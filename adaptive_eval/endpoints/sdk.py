@@ -92,7 +92,7 @@ class SdkCaller:
             return trouble(failure)
         return None if reply.status < 500 else ProbeTrouble(f"its list of models says HTTP {reply.status}")
 
-    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Nothing: behind what the SDK is for, gateways and proxies, there is no server to look at."""
         return 404, b""
 

@@ -123,7 +123,7 @@ def alike(named: str, asked: str) -> bool:
 async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, dict[str, Any]]:
     """Slots and default sampling settings of a llama-server, as far as it says."""
     try:
-        status, body = await caller.fetch_beside_api(base_url, "/props")
+        status, body = await caller.fetch_outside_api(base_url, "/props")
         props = orjson.loads(body) if status == 200 else {}
     except Failure as failure:
         if failure.kind is FailureKind.OUT_OF_FILES:

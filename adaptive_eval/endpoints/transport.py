@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         return self.used and not heard and self._loop.time() < self._sent_at + within
 
     @property
-    def hung_up(self) -> bool:
+    def closed_by_server(self) -> bool:
         """Whether the server has closed it, though the event loop has not come to hear that."""
         if not HUNG_UP:
             return False
@@ -337,7 +337,9 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         idle = self._idle.setdefault(origin, [])
         while idle:
             connection = idle.pop()
-            if connection.open and not (monotonic() > connection.used_at + FRESH_SECONDS and connection.hung_up):
+            if connection.open and not (
+                monotonic() > connection.used_at + FRESH_SECONDS and connection.closed_by_server
+            ):
                 return connection
             connection.abort()
         return None

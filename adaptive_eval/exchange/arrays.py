@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.exchange.gather import Gathering
+from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.recording import NO_TRIAL, Recording, read_recording, write_recording
 from adaptive_eval.exchange.samples import LogFile, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
@@ -56,7 +56,7 @@ class OutcomeArray:
         return array
 
 
-def write_tensor(path: Path, outcomes: OutcomeArray, gathering: Gathering, rubric: Rubric) -> None:
+def write_tensor(path: Path, outcomes: OutcomeArray, gathering: RecordGatherer, rubric: Rubric) -> None:
     """The array in an .npz file, which must not be there yet."""
     models, keys = list(gathering.models), gathering.keys
     array = outcomes.array(models, list(keys.values()))

@@ -53,7 +53,7 @@ class ExportRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """What came of it."""
 
     path: Path
@@ -65,7 +65,7 @@ class Exported:
     """Whether some questions have more trials than others."""
 
 
-def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exported:
+def export(request: ExportRequest, on_progress: OnProgress | None = None) -> ExportResult:
     """Write a run in a format; raises `ConfigError` and `StoreError`, and then has written nothing."""
     form = EXPORTS[request.format]
     path = request.output or beside(request.directory, form.place)
@@ -79,7 +79,7 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
         )
         with folder_or_file as draft:
             form.write(source, draft, texts, on_progress or _tell_nobody)
-        return Exported(
+        return ExportResult(
             path=path,
             trials=source.reader.trial_count(),
             models=len(source.models),

@@ -59,7 +59,7 @@ class _Cell:
     last: int = -1
 
 
-class Gathering:
+class RecordGatherer:
     """Takes records one by one, and knows in the end what they are trials of."""
 
     def __init__(

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from adaptive_eval.exchange.arrays import OutcomeArray, write_tensor
 from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, question_of, terms_of
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.exchange.gather import Gathering, KnownNames, PlacedRecord
+from adaptive_eval.exchange.gather import KnownNames, PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import GradingAnew, graded_trials
 from adaptive_eval.exchange.run_directory import run_drafted
 from adaptive_eval.exchange.samples import LogError, LogFile
-from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, those_that_agree
+from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreeing_graders, agreement
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
@@ -38,12 +38,12 @@ class GraderComparison(NamedTuple):
     """Graders that do give these grades."""
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     """What came of it."""
 
     path: Path
     trials: int
-    gathering: Gathering
+    gathering: RecordGatherer
     results: Results | None
     """None for a tensor, and where something is missing that the first look needs."""
     runnable: bool
@@ -51,7 +51,7 @@ class Imported(NamedTuple):
     compared: GraderComparison | None = None
 
 
-def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> Imported:
+def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> ImportResult:
     """Import; raises `ConfigError` that names file and record, or `StoreError`, and then has written nothing."""
     terms = terms_of(request)
     files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
@@ -60,12 +60,12 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
         outcomes = OutcomeArray()
         asyncio.run(work.through(outcomes.take))
         write_tensor(request.to, outcomes, work.gathering, terms.rubric)
-        return Imported(request.to, work.trials, work.gathering, None, runnable=False)
+        return ImportResult(request.to, work.trials, work.gathering, None, runnable=False)
     with run_drafted(request.to) as draft:
         asyncio.run(work.through(draft.take))
         compared = asyncio.run(work.compared())
         finished = draft.finish(work.gathering, terms, compared.grader)
-    return Imported(request.to, work.trials, work.gathering, finished.results, finished.runnable, compared)
+    return ImportResult(request.to, work.trials, work.gathering, finished.results, finished.runnable, compared)
 
 
 class _Import:
@@ -80,7 +80,7 @@ class _Import:
         self._questions = questions
         self._checked: set[str] = set()
         self._sample = Reservoir()
-        self.gathering = Gathering(
+        self.gathering = RecordGatherer(
             known, request.left_out, request.further, repeats_are_samples=request.repeats_are_samples
         )
         self.trials = 0
@@ -128,7 +128,7 @@ class _Import:
         found = await agreement(grader, terms.rubric, sample, folder, keys)
         if found.all_agree:
             return GraderComparison(grader, found)
-        return GraderComparison(None, found, tuple(await those_that_agree(GRADERS, terms.rubric, sample)))
+        return GraderComparison(None, found, tuple(await agreeing_graders(GRADERS, terms.rubric, sample)))
 
     def _require_question(self, placed: PlacedRecord) -> None:
         """Know the question, and that the grader can use its key."""

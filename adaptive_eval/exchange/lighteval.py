@@ -14,7 +14,7 @@ from adaptive_eval.exchange.samples import (
     LoggedQuestion,
     LoggedSettings,
     Record,
-    made_answer,
+    logged_answer,
     mapping,
     sequence,
     whole_number,
@@ -62,7 +62,7 @@ def read_details(file: LogFile) -> Iterator[Record]:
                 task=task,
                 asked=asked,
                 settings=LoggedSettings(served=model, system=system),
-                answer=made_answer(text, finish_reason="unknown", reasoning=as_text(reasoning) or None),
+                answer=logged_answer(text, finish_reason="unknown", reasoning=as_text(reasoning) or None),
                 has_text=True,
             )
 

@@ -18,7 +18,7 @@ from adaptive_eval.exchange.samples import (
     LoggedSettings,
     Record,
     known_sampling,
-    made_answer,
+    logged_answer,
     mapping,
     sequence,
 )
@@ -65,7 +65,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
                 task=task,
                 asked=asked,
                 settings=settings,
-                answer=made_answer(text, finish_reason="unknown"),
+                answer=logged_answer(text, finish_reason="unknown"),
                 has_text=True,
                 missing="the server gave no content" if text.strip() == NO_ANSWER else None,
             )

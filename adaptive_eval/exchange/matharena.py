@@ -16,7 +16,7 @@ from adaptive_eval.exchange.samples import (
     LoggedSettings,
     Record,
     finite_number,
-    made_answer,
+    logged_answer,
     mapping,
     sequence,
     value_of_score,
@@ -118,7 +118,7 @@ def _record(
 
 def _answer(text: str, reasoning: str | None, cost: Mapping[str, Any]) -> Answer:
     prompt, completion = _tokens(cost)
-    return made_answer(
+    return logged_answer(
         text,
         finish_reason="unknown",
         reasoning=reasoning,

@@ -34,7 +34,7 @@ from adaptive_eval.exchange.configure import (
     stored_config_of,
     tree_of,
 )
-from adaptive_eval.exchange.gather import Gathering
+from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import GraderOptions
@@ -163,7 +163,7 @@ class RunDraft:
         """Keep trials."""
         self._draft.add(records)
 
-    def finish(self, gathering: Gathering, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:
+    def finish(self, gathering: RecordGatherer, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:
         """Write what the run is, and what it has found; `grader` gives its grades, None where none is known to."""
         for model, key in gathering.gaps:
             self._draft.renumber(model, key)
@@ -198,7 +198,11 @@ class RunDraft:
 
 
 def contents_of(
-    gathering: Gathering, questions: tuple[Question, ...], terms: ImportTerms, grader: GraderOptions | None, name: str
+    gathering: RecordGatherer,
+    questions: tuple[Question, ...],
+    terms: ImportTerms,
+    grader: GraderOptions | None,
+    name: str,
 ) -> LogContents:
     """What the logs have."""
     trials, request = gathering.trials, terms.request
@@ -218,7 +222,7 @@ def contents_of(
     )
 
 
-def _imported(gathering: Gathering, terms: ImportTerms) -> TrialsImported:
+def _imported(gathering: RecordGatherer, terms: ImportTerms) -> TrialsImported:
     """Where the run's first trials come from: files by their names alone, since reports are published."""
     return TrialsImported(
         trials=sum(gathering.trials.values()),

@@ -216,7 +216,7 @@ def tidy_text(text: str) -> str:
     return valid_text(text) or ""
 
 
-def made_answer(
+def logged_answer(
     text: str,
     *,
     finish_reason: str = "stop",

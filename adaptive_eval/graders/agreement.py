@@ -92,7 +92,7 @@ async def agreement(
     return Agreement(getattr(grader, "kind", ""), len(sample), len(others), tuple(others[:SHOWN]))
 
 
-async def those_that_agree(
+async def agreeing_graders(
     graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer]
 ) -> list[str]:
     """The graders that need no options, and give every answer of a sample the grade that it has."""

@@ -1,7 +1,7 @@
 """Arithmetic whose cost is bounded: exact while numbers are short, then intervals, then only "at least so large".
 
 A value is a `Fraction`; or, where that would be too long or the number is irrational, an interval of
-`PRECISION` bits that certainly holds it; or, where it is too large for that, `Large`. What cannot be said raises
+`PRECISION` bits that certainly holds it; or, where it is too large for that, `HugeNumber`. What cannot be said raises
 `NotComputable`.
 """
 
@@ -20,7 +20,7 @@ WORK = 120_000_000
 STEP = 300
 """What an operation costs besides the bits of its result; one on intervals costs ten times that."""
 LARGEST = 1e9
-"""Decimal digits from which on a number is `Large`."""
+"""Decimal digits from which on a number is `HugeNumber`."""
 MOST_DIGITS = 290
 MOST_FLOAT = 10**MOST_DIGITS
 """Sizes are floats: beyond this one is as large as another."""
@@ -40,7 +40,7 @@ class NotComputable(Exception):
     """A value cannot be computed here, or would take too much."""
 
 
-class Large(NamedTuple):
+class HugeNumber(NamedTuple):
     """A number too large to be computed: log10 of its absolute value is at least `digits`."""
 
     digits: float
@@ -71,7 +71,7 @@ class WorkAllowance:
 
 def interval(value: Value) -> Any:
     """The value as an interval."""
-    if isinstance(value, Large):
+    if isinstance(value, HugeNumber):
         raise NotComputable
     if isinstance(value, Fraction):
         return INTERVALS.mpf(value.numerator) / INTERVALS.mpf(value.denominator)
@@ -80,7 +80,7 @@ def interval(value: Value) -> Any:
 
 def equal(one: Value, other: Value) -> bool | None:
     """Whether two values are the same number; None where this cannot be told."""
-    if isinstance(one, Large) or isinstance(other, Large):
+    if isinstance(one, HugeNumber) or isinstance(other, HugeNumber):
         return False if _larger(one, other) or _larger(other, one) else None
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return one == other
@@ -93,15 +93,15 @@ def equal(one: Value, other: Value) -> bool | None:
 
 
 def _larger(large: Value, plain: Value) -> bool:
-    if not isinstance(large, Large):
+    if not isinstance(large, HugeNumber):
         return False
-    if isinstance(plain, Large):
+    if isinstance(plain, HugeNumber):
         return large.sign != plain.sign
     return large.digits > digits(plain, upper=True) + 1.0
 
 
 def digits(value: Value, *, upper: bool) -> float:
-    """A bound of log10 of the absolute value of what is not `Large`."""
+    """A bound of log10 of the absolute value of what is not `HugeNumber`."""
     if value == 0:
         return -math.inf
     logarithm = INTERVALS.log(abs(interval(value))) / INTERVALS.log(INTERVALS.mpf(10))
@@ -110,7 +110,7 @@ def digits(value: Value, *, upper: bool) -> float:
 
 def sign_of(value: Value) -> int:
     """1, 0 or -1, where that is certain."""
-    if isinstance(value, Large):
+    if isinstance(value, HugeNumber):
         return value.sign
     for sign, certain in ((1, value > 0), (-1, value < 0), (0, value == 0)):
         if certain is True:
@@ -127,32 +127,32 @@ def as_whole_number(value: Value) -> int:
 
 def add(one: Value, other: Value, work: WorkAllowance) -> Value:
     """one + other."""
-    if isinstance(one, Large) or isinstance(other, Large):
-        return _add_large(one, other) if isinstance(one, Large) else _add_large(other, one)
+    if isinstance(one, HugeNumber) or isinstance(other, HugeNumber):
+        return _add_large(one, other) if isinstance(one, HugeNumber) else _add_large(other, one)
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return work.short(one + other)
     return work.short(interval(one) + interval(other))
 
 
-def _add_large(large: Large, other: Value) -> Large:
-    if isinstance(other, Large):
+def _add_large(large: HugeNumber, other: Value) -> HugeNumber:
+    if isinstance(other, HugeNumber):
         if other.sign != large.sign:
             raise NotComputable
-        return Large(max(large.digits, other.digits), large.sign)
+        return HugeNumber(max(large.digits, other.digits), large.sign)
     if digits(other, upper=True) + 1.0 > large.digits:
         raise NotComputable
-    return Large(large.digits - 1.0, large.sign)
+    return HugeNumber(large.digits - 1.0, large.sign)
 
 
 def negative(value: Value) -> Value:
     """-value."""
-    return Large(value.digits, -value.sign) if isinstance(value, Large) else -value
+    return HugeNumber(value.digits, -value.sign) if isinstance(value, HugeNumber) else -value
 
 
 def multiply(one: Value, other: Value, work: WorkAllowance) -> Value:
     """one * other."""
-    if isinstance(one, Large) or isinstance(other, Large):
-        sizes = [each.digits if isinstance(each, Large) else digits(each, upper=False) for each in (one, other)]
+    if isinstance(one, HugeNumber) or isinstance(other, HugeNumber):
+        sizes = [each.digits if isinstance(each, HugeNumber) else digits(each, upper=False) for each in (one, other)]
         sign = sign_of(one) * sign_of(other)
         if sign == 0:
             return Fraction(0)
@@ -165,25 +165,25 @@ def multiply(one: Value, other: Value, work: WorkAllowance) -> Value:
 def divide(one: Value, other: Value, work: WorkAllowance) -> Value:
     """one / other."""
     sign = sign_of(other)
-    if sign == 0 or isinstance(other, Large):
+    if sign == 0 or isinstance(other, HugeNumber):
         raise NotComputable
-    if isinstance(one, Large):
+    if isinstance(one, HugeNumber):
         return _large(one.digits - digits(other, upper=True), one.sign * sign)
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return work.short(one / other)
     return work.short(interval(one) / interval(other))
 
 
-def _large(size: float, sign: int) -> Large:
+def _large(size: float, sign: int) -> HugeNumber:
     """A product or a quotient, which must still be large."""
     if size < LARGEST / 2:
         raise NotComputable
-    return Large(size, sign)
+    return HugeNumber(size, sign)
 
 
 def power(base: Value, exponent: Value, work: WorkAllowance) -> Value:
     """base ^ exponent; the root of a negative number is none."""
-    if isinstance(base, Large) or isinstance(exponent, Large):
+    if isinstance(base, HugeNumber) or isinstance(exponent, HugeNumber):
         return _power_large(base, exponent)
     if not isinstance(exponent, Fraction) or exponent.denominator != 1:
         if sign_of(base) != 1:
@@ -198,7 +198,7 @@ def power(base: Value, exponent: Value, work: WorkAllowance) -> Value:
     if abs(size) > LARGEST:
         if size < 0:
             raise NotComputable
-        return Large(size, sign_of(base) ** (times % 2))
+        return HugeNumber(size, sign_of(base) ** (times % 2))
     if isinstance(base, Fraction) and times * (base.numerator.bit_length() + base.denominator.bit_length()) < MOST_BITS:
         return work.short(base**times)
     return work.short(interval(base) ** times)
@@ -217,12 +217,12 @@ def _moderate(value: Any) -> Any:
     return value
 
 
-def _power_large(base: Value, exponent: Value) -> Large:
+def _power_large(base: Value, exponent: Value) -> HugeNumber:
     """Powers of numbers above 1 that are large, to exponents that are."""
     if sign_of(base) != 1 or sign_of(exponent) != 1:
         raise NotComputable
-    size = base.digits if isinstance(base, Large) else digits(base, upper=False)
-    times = exponent.digits if isinstance(exponent, Large) else digits(exponent, upper=False)
+    size = base.digits if isinstance(base, HugeNumber) else digits(base, upper=False)
+    times = exponent.digits if isinstance(exponent, HugeNumber) else digits(exponent, upper=False)
     if size <= 0.0 or times < 0.0:
         raise NotComputable
     return _large(size * math.pow(10.0, min(times, MOST_DIGITS)), 1)
@@ -273,9 +273,9 @@ def _log_factorial(number: int) -> float:
     return math.lgamma(number + 1.0) / math.log(10.0)
 
 
-def _size_only(size: float) -> Large:
+def _size_only(size: float) -> HugeNumber:
     """A number of which its size is known to many digits, but not itself; only sizes are compared."""
-    return Large(size - 1.0 - size * 1e-9)
+    return HugeNumber(size - 1.0 - size * 1e-9)
 
 
 def function(apply: Callable[[Any], Any], value: Value, work: WorkAllowance) -> Value:

@@ -92,7 +92,7 @@ class Verifier(AskedGrader):
         sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
         return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}
 
-    def marks(self, found: "Found", beside: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
+    def marks(self, found: "VerifierOpinion", beside: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
         """The signals of label probabilities."""
         likeliest = CALLED[max(range(len(LABELS)), key=found.probabilities.__getitem__)]
         said: dict[str, SignalValue] = {
@@ -107,7 +107,7 @@ class Verifier(AskedGrader):
         return Marks({**said, **spent_signals(used, replies)}, extracted)
 
 
-class Found(NamedTuple):
+class VerifierOpinion(NamedTuple):
     """What the verifier thinks of one answer."""
 
     probabilities: tuple[float, ...]
@@ -115,11 +115,11 @@ class Found(NamedTuple):
     """By how much any of them may be off, for labels that the server did not show."""
 
 
-INVALID = Found((0.0, 0.0, 1.0), 0.0)
+INVALID = VerifierOpinion((0.0, 0.0, 1.0), 0.0)
 """An empty answer, which is sent to nobody."""
 
 
-def found_in(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> Found:
+def found_in(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> VerifierOpinion:
     """The calibrated probabilities; `GraderError` where what the server shows does not settle them."""
     if scores.share < LEAST_SHARE:
         labels = f"{', '.join(LABELS[:-1])} and {LABELS[-1]}"
@@ -132,4 +132,4 @@ def found_in(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> 
             f"the likeliest tokens that the server shows are without {unseen}, which leaves the probabilities open by "
             f"{left_open:.2f}; raise grader.sampling.top_logprobs"
         )
-    return Found(probabilities, left_open)
+    return VerifierOpinion(probabilities, left_open)

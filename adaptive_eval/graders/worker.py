@@ -5,9 +5,9 @@ four bytes, then a pickle) from its standard input: first the grader, then lists
 frame: `TaskDone` or `TaskFailed`. Standard output belongs to the frames alone; what a grader prints goes to standard
 error.
 
-A periodic alarm raises `Exceeded`, which no `except Exception` swallows, when time or memory are used up; Python code
-and long integer arithmetic see it at once. The kernel ends the process where C code never looks up (limits on CPU time
-and on address space), and the parent kills one that waits for something else.
+A periodic alarm raises `LimitExceeded`, which no `except Exception` swallows, when time or memory are used up; Python
+code and long integer arithmetic see it at once. The kernel ends the process where C code never looks up (limits on CPU
+time and on address space), and the parent kills one that waits for something else.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class TaskFailed(NamedTuple):
     """It may not have been the task: what came before may have used up the memory, or the machine was busy."""
 
 
-class Exceeded(BaseException):
+class LimitExceeded(BaseException):
     """Time or memory are used up."""
 
     def __init__(self, reason: str, memory: bool) -> None:
@@ -100,9 +100,9 @@ class TaskLimits:
 
     def _tick(self, *_: object) -> None:
         if self._watching and time.monotonic() >= self._deadline:
-            raise Exceeded(f"took longer than {self._seconds:g} s", memory=False)
+            raise LimitExceeded(f"took longer than {self._seconds:g} s", memory=False)
         if self._watching and _memory().resident > self._gib * GIB:
-            raise Exceeded(f"used more than {self._gib:g} GiB", memory=True)
+            raise LimitExceeded(f"used more than {self._gib:g} GiB", memory=True)
 
 
 class _Memory(NamedTuple):
@@ -140,7 +140,7 @@ def grade(grader: Grader, task: GradingTask, limits: TaskLimits) -> TaskDone | T
     try:
         with limits.one_task():
             return TaskDone(grader.grade(task.text, task.question))
-    except Exceeded as error:
+    except LimitExceeded as error:
         return TaskFailed(error.reason, over=True, again=True)
     except MemoryError:
         return TaskFailed("ran out of memory", over=True, again=True)

@@ -127,7 +127,7 @@ class Host:
     """Serves one of its models at a time, or two while the last answers of one still come; models are named by their
     numbers in the run."""
 
-    there = True
+    has_place = True
     """This machine does not go away."""
     kept = False
     found: int | None = None
@@ -145,7 +145,7 @@ class Host:
         return tuple(self.servers)
 
     @property
-    def roomy(self) -> "Host":
+    def overlapping(self) -> "Host":
         """Where its models fit beside each other, two are up here at a time."""
         return self
 
@@ -154,7 +154,7 @@ class Host:
         """One of them is served."""
         return self._loaded is not None
 
-    async def have(self, model: int, tell: OnEvent, lost: OnLost) -> None:
+    async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
         """Nothing to wait for: the machine is there, and the place is taken when something is served."""
 
     async def load(self, model: int, tell: OnEvent) -> None:
@@ -196,7 +196,7 @@ class Host:
             await self.servers[model].stop()
             tell(ServerReleased(self.servers[model].spec.model, self._place))
 
-    def forsake(self, model: int, error: BaseException) -> None:
+    def abandon(self, model: int, error: BaseException) -> None:
         """Tell whoever waits for this model that nobody brings it up any more."""
         self.servers[model].endpoint.give_up(str(error))
 
@@ -225,7 +225,7 @@ class Host:
         return _HeldPlace((descriptor,), waited if waited >= WAITED_SECONDS else None)
 
 
-class Unloaded(Protocol):
+class Unloadable(Protocol):
     """Whatever has servers that are to be stopped."""
 
     async def unload(self, *, at_once: bool = False) -> None:
@@ -233,6 +233,6 @@ class Unloaded(Protocol):
         ...
 
 
-async def unload_all(hosts: Sequence[Unloaded], *, at_once: bool) -> None:
+async def unload_all(hosts: Sequence[Unloadable], *, at_once: bool) -> None:
     """Stop every server; when this is cancelled, at once."""
     await asyncio.gather(*(host.unload(at_once=at_once) for host in hosts))

@@ -23,7 +23,6 @@ from adaptive_eval.record.results import (
     FORMAT,
     UNJUDGED_FORMAT,
     CallRow,
-    CostInVain,
     GateRow,
     GradingCost,
     LookRow,
@@ -33,6 +32,7 @@ from adaptive_eval.record.results import (
     RunCost,
     RunInfo,
     Unjudged,
+    WastedCost,
 )
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import Beginning, RunSubject, Snapshot
@@ -312,7 +312,7 @@ def _cost(snapshot: Snapshot) -> RunCost:
 def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
     """What grades have used that somebody was asked for; None where there were none."""
     used = reduce(GradingUse.plus, uses, NO_GRADING)
-    in_vain = CostInVain(used.verdicts_in_vain, *used.in_vain) if used.in_vain.tokens else None
+    in_vain = WastedCost(used.verdicts_in_vain, *used.in_vain) if used.in_vain.tokens else None
     return GradingCost(used.answers, *used.cost, in_vain) if used.answers or in_vain else None
 
 

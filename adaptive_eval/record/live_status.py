@@ -9,7 +9,7 @@ from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import Findings, findings_of, grading_cost
 from adaptive_eval.record.pending import rows_of
 from adaptive_eval.record.removed_models import counted_gpu_seconds
-from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.sites import SiteBook, SiteRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.status import CurrentTraffic, ModelTraffic, RunMoment, SiteTraffic, Status, status_of
@@ -27,7 +27,7 @@ class StatusTaker:
         controller: Controller,
         scheduler: Scheduler,
         endpoints: Sequence[Endpoint],
-        beside: Callable[[], Sequence[BesideRow]] = tuple,
+        beside: Callable[[], Sequence[OtherCostRow]] = tuple,
         events: Callable[[], Sequence[Event]] = tuple,
     ) -> None:
         """`beside`: what caps count besides the stored answers, `events`: all that has happened, as of now."""
@@ -53,7 +53,7 @@ class StatusTaker:
                 budget=controller.plan.budget,
                 looks=len(controller.looks),
                 found=self._found,
-                counts=controller.there,
+                counts=controller.counts_with_kept,
                 spent=Spending(
                     at=0.0,
                     trials=sum(usage.trials for usage in usages),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import PriorEvidenceConfig
-from adaptive_eval.core.plan import NOTHING_SPENT, SpentFirst
+from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
@@ -43,7 +43,7 @@ class PriorOutcomes:
     discount: float = 1.0
     pooled: int | None = None
     """The outcomes of a question are those of a whole group, and count as so many; None: they are its own."""
-    spent: SpentFirst = NOTHING_SPENT
+    spent: SpentBefore = NOTHING_SPENT
     """What the run has paid for them."""
 
     def covers(self, models: Sequence[str]) -> bool:
@@ -94,7 +94,7 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
 
 def taken_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
     """What a run has kept, with what it has paid for it."""
-    spent = SpentFirst(event.trials, cost_of(event))
+    spent = SpentBefore(event.trials, cost_of(event))
     return replace(_as_asked(event.run, event.outcomes, section), spent=spent)
 
 

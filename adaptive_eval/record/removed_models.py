@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from adaptive_eval.config.planning import longest_prompts, lost_cost, worst_costs, worst_verdict
 from adaptive_eval.config.prepare import prompts_of, setup_of
-from adaptive_eval.core.plan import SpentFirst
+from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.scheduler.ledger import (
     cost_by_model,
     cost_of,
@@ -43,7 +43,7 @@ from adaptive_eval.store.roster import Names
 class RemovedModelsSpending(NamedTuple):
     """All that was spent on models that the run does not have any more, model by model."""
 
-    rows: tuple[BesideRow, ...]
+    rows: tuple[OtherCostRow, ...]
 
     @property
     def cost(self) -> Cost:
@@ -51,9 +51,9 @@ class RemovedModelsSpending(NamedTuple):
         return total_cost(self.rows)
 
     @property
-    def in_all(self) -> SpentFirst:
+    def in_all(self) -> SpentBefore:
         """The answers that are stored, and what was bought."""
-        return SpentFirst(sum(row.trials for row in self.rows), self.cost)
+        return SpentBefore(sum(row.trials for row in self.rows), self.cost)
 
     @property
     def gpu_seconds(self) -> float:
@@ -77,13 +77,13 @@ def spent_on_removed_models(
             stored = [one for one in sums if one.model == name]
             cost = reduce(Cost.plus, _lost(reader, events, name), total_cost(stored))
             counted = held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
-            rows.append(BesideRow("left", name, sum(one.trials for one in stored), *cost, counted))
+            rows.append(OtherCostRow("left", name, sum(one.trials for one in stored), *cost, counted))
     return RemovedModelsSpending(tuple(rows))
 
 
-def spent_beside(
+def other_costs(
     removed: RemovedModelsSpending, models: Names, as_held: Container[int], events: Sequence[Event]
-) -> tuple[BesideRow, ...]:
+) -> tuple[OtherCostRow, ...]:
     """What caps count besides the stored answers of these models; where their servers count `as_held`, whatever became
     of an answer is in that."""
     unwanted = events_of_kind(events, AnswersUnwanted)
@@ -94,25 +94,25 @@ def spent_beside(
     for what, some in (("lost", events_of_kind(events, AnswersLost)), ("unwanted", unwanted)):
         for model, cost in sorted(cost_by_model(some, models).items()):
             name, counted = models.name_of(model), 0.0 if model in as_held else cost.gpu_seconds
-            rows.append(BesideRow(what, name, 0, *cost, counted, asked[name] if what == "unwanted" else 0))
+            rows.append(OtherCostRow(what, name, 0, *cost, counted, asked[name] if what == "unwanted" else 0))
     return (*removed.rows, *rows)
 
 
-def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[BesideRow]) -> float:
+def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[OtherCostRow]) -> float:
     """What a cap on GPU time counts by what is stored: each model's answers or its servers, and all beside them."""
     return servers.gpu_seconds(stored) + sum(row.counted_gpu_seconds for row in beside)
 
 
-def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:
+def _rows_before_any(events: Sequence[Event]) -> Iterator[OtherCostRow]:
     """What no model was asked for, or before the run itself."""
     for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
         if spent != NO_COST:
-            yield BesideRow(what, None, 0, *spent, spent.gpu_seconds)
+            yield OtherCostRow(what, None, 0, *spent, spent.gpu_seconds)
     for what, one in (("greedy", spent_on_greedy(events)), ("opponent", spent_on_opponent(events))):
         if one is not None:
             model = one.model if isinstance(one, OpponentAnswered) else None
             used = (one.trials, one.tokens, one.usd, one.gpu_seconds, one.counted_gpu_seconds)
-            yield BesideRow(what, model, *used)
+            yield OtherCostRow(what, model, *used)
 
 
 def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:

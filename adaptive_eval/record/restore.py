@@ -29,10 +29,10 @@ from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.removed_models import (
     RemovedModelsSpending,
     counted_gpu_seconds,
-    spent_beside,
+    other_costs,
     spent_on_removed_models,
 )
-from adaptive_eval.record.results import BesideRow, Caution, Results
+from adaptive_eval.record.results import Caution, OtherCostRow, Results
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.record.thresholds import kept_rubric
@@ -102,7 +102,7 @@ class StoredRun:
     def restored(self) -> Restored:
         """What its trials come to; raises `StoreError` where it names a plug-in."""
         setup, reader = self.setup, self.reader
-        controller = Controller(self.plan, elsewhere=self.removed_models.in_all)
+        controller = Controller(self.plan, outside_plan=self.removed_models.in_all)
         usages = [TrialUsage() for _ in setup.roster.models]
         outcomes, taken = _outcomes(reader, setup.roster, usages), 0
         at, (before, since) = setup.roster.models.position_of, _told(self.events)
@@ -129,9 +129,9 @@ class StoredRun:
         return spent_on_removed_models(self.reader, self.setup.roster.models, self.events)
 
     @property
-    def beside(self) -> tuple[BesideRow, ...]:
+    def beside(self) -> tuple[OtherCostRow, ...]:
         """What caps count besides the stored answers of today's models."""
-        return spent_beside(self.removed_models, self.setup.roster.models, self.servers.counted, self.events)
+        return other_costs(self.removed_models, self.setup.roster.models, self.servers.counted, self.events)
 
     @cached_property
     def servers(self) -> HeldServers:
@@ -181,7 +181,7 @@ class StoredRun:
         names = frozenset(models[at].name for at in recorded)
         return RunCounts(self.setup.roster, committed + known, before, names)
 
-    def at_a_glance(self, *, running: bool, rows: bool) -> Results | None:
+    def brief_results(self, *, running: bool, rows: bool) -> Results | None:
         """The results, without rows of questions where nobody wants them.
 
         Of a large run that has not come to its end they are those of its newest look: to work them out by all of its

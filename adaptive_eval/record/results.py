@@ -36,7 +36,7 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class CostInVain:
+class WastedCost:
     """What a judge or a verifier has used for verdicts that could not be read, or that others have replaced: part of
     what stored answers have cost, too."""
 
@@ -56,7 +56,7 @@ class GradingCost:
     usd: float
     gpu_seconds: float
     """Of requests."""
-    in_vain: CostInVain | None = None
+    in_vain: WastedCost | None = None
     """Besides; None where there was nothing of it. The rest of what stored answers have cost was for the answers."""
 
 
@@ -214,7 +214,7 @@ class Caution:
 
 
 @dataclass(frozen=True, slots=True)
-class BesideRow:
+class OtherCostRow:
     """What caps count besides the stored answers of the models that the run has today."""
 
     what: str
@@ -274,7 +274,7 @@ class RunCost:
     counted_gpu_seconds: float | None = None
     """What `budget.gpu_hours` counts: of servers that the run starts the time for which they were held, of others that
     of requests; and what was spent beside."""
-    beside: tuple[BesideRow, ...] = ()
+    beside: tuple[OtherCostRow, ...] = ()
     grading: GradingCost | None = None
     """Part of `tokens`, `usd` and `gpu_seconds`; None where nobody was asked for a grade."""
     beside_fixed: BesideFixed | None = None

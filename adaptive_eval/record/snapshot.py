@@ -15,7 +15,7 @@ from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
 from adaptive_eval.record.pending import batch_rows
-from adaptive_eval.record.results import BatchRow, BesideRow, Caution, ServerRow, TurnsRow
+from adaptive_eval.record.results import BatchRow, Caution, OtherCostRow, ServerRow, TurnsRow
 from adaptive_eval.record.warnings import (
     alarm_cautions,
     decision_cautions,
@@ -94,7 +94,7 @@ class Snapshot:
     held: tuple[HeldTime | None, ...]
     """How long each model has held its servers, where that is known."""
     batches: tuple[BatchRow, ...]
-    beside: tuple[BesideRow, ...] = ()
+    beside: tuple[OtherCostRow, ...] = ()
     """What caps count besides the stored answers of today's models."""
 
 
@@ -131,7 +131,7 @@ def take_snapshot(
     stopped: bool,
     events: Sequence[Event] = (),
     held: Sequence[HeldTime | None] = (),
-    beside: Sequence[BesideRow] = (),
+    beside: Sequence[OtherCostRow] = (),
 ) -> Snapshot | None:
     """What is known after the latest look, None before the first; `events` are all that were recorded.
 

@@ -13,7 +13,7 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.build import Findings
 from adaptive_eval.record.question_rows import question_posteriors
-from adaptive_eval.record.results import BatchRow, BesideRow, CallRow, GradingCost, ModelRow, PairRow
+from adaptive_eval.record.results import BatchRow, CallRow, GradingCost, ModelRow, OtherCostRow, PairRow
 from adaptive_eval.record.sites import SiteRow
 from adaptive_eval.store import Roster, Spending
 from scorio.moments import question_moments
@@ -206,7 +206,7 @@ class Status:
     """What a call is worth."""
     batches: tuple[BatchRow, ...] = ()
     """That are pending at batch services."""
-    beside: tuple[BesideRow, ...] = ()
+    beside: tuple[OtherCostRow, ...] = ()
     """What caps count besides the stored answers of today's models."""
     grading: GradingCost | None = None
     """What a judge or a verifier has used of it."""
@@ -236,7 +236,7 @@ class RunMoment:
     models: tuple[ModelTraffic, ...] = ()
     promise: str | None = None
     batches: tuple[BatchRow, ...] = ()
-    beside: tuple[BesideRow, ...] = ()
+    beside: tuple[OtherCostRow, ...] = ()
     grading: GradingCost | None = None
     sites: tuple[SiteRow, ...] = ()
 

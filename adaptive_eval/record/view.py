@@ -219,7 +219,7 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
     """
     running = is_held(directory)
     with opened_run(directory, summed=whole) as stored:
-        results = stored.results(running=running) if whole else stored.at_a_glance(running=running, rows=rows)
+        results = stored.results(running=running) if whole else stored.brief_results(running=running, rows=rows)
         view = assemble_view(stored.reader, stored.setup, stored.events, results)
         if results is None:
             return view

@@ -33,10 +33,10 @@ from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSo
 from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.opponent import FOLDER as OPPONENT
 from adaptive_eval.running.opponent import ask_opponent, opponent_begun
-from adaptive_eval.running.serving import LOGS, ServersElsewhere, opened_endpoints
+from adaptive_eval.running.serving import LOGS, RemoteServers, opened_endpoints
 from adaptive_eval.running.session import Session
 from adaptive_eval.running.tracking import tracking_of
-from adaptive_eval.running.watching import TwoParts, Watcher, Watchers
+from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
 from adaptive_eval.store import (
     CommitBatch,
     GreedyBegun,
@@ -76,7 +76,7 @@ async def execute(
     watcher: Watcher,
     tell: Callable[[Ended], None],
     stops: StopSource | None = None,
-    sites: ServersElsewhere | None = None,
+    sites: RemoteServers | None = None,
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
@@ -101,7 +101,7 @@ async def _notified(
     watcher: Watcher,
     tell: Callable[[Ended], None],
     stops: StopSource | None,
-    sites: ServersElsewhere | None,
+    sites: RemoteServers | None,
 ) -> ExitCode:
     notifier = notifier_of(prepared.config)
     if notifier is None:
@@ -126,7 +126,7 @@ async def _execute(
     watcher: Watcher,
     tell: Callable[[Ended], None],
     stops: StopSource | None,
-    sites: ServersElsewhere | None,
+    sites: RemoteServers | None,
 ) -> ExitCode:
     place_ledger(prepared.config, directory)
     beginning = load_starting_point(prepared, directory)
@@ -141,7 +141,9 @@ async def _execute(
             beginning = beginning._replace(labels=taken)
         if beginning.with_prior is None and not beginning.lacks_opponent:
             return (await _carried_on(beginning, opened, watcher, interrupts, tell, sites)).exit_code
-        parts = TwoParts(watcher, prepared.config.name, prepared.models, promise_in_short(prepared.config.stated()))
+        parts = TwoPartWatcher(
+            watcher, prepared.config.name, prepared.models, promise_in_short(prepared.config.stated())
+        )
         try:
             return await _in_two_parts(prepared, beginning, opened, parts, RememberedStops(interrupts), tell, sites)
         finally:
@@ -171,7 +173,7 @@ async def _carried_on(
     watcher: Watcher,
     interrupts: StopSource,
     tell: Callable[[Ended], None],
-    sites: ServersElsewhere | None,
+    sites: RemoteServers | None,
 ) -> Ended:
     """Ask for what a run lacks, to its end."""
     prepared, store = beginning.prepared, opened.store
@@ -198,10 +200,10 @@ async def _in_two_parts(
     prepared: PreparedRun,
     beginning: StartingPoint,
     opened: OpenedStore,
-    parts: TwoParts,
+    parts: TwoPartWatcher,
     stops: RememberedStops,
     tell: Callable[[Ended], None],
-    sites: ServersElsewhere | None,
+    sites: RemoteServers | None,
 ) -> ExitCode:
     """Carry out a run that has a first part: greedy answers, which become R0, or those that all others are compared
     with."""

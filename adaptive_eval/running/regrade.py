@@ -49,11 +49,11 @@ from adaptive_eval.store import (
     TrialRecord,
     TrialsImported,
     TrialsRegraded,
-    VerdictsInVain,
+    VerdictsWasted,
     events_of_kind,
     require_same_meaning,
 )
-from adaptive_eval.store.records import NO_GRADING, GradingUse, use_in_vain
+from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
 
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
@@ -152,12 +152,12 @@ async def _regrade(
     return done
 
 
-def by_model(events: Iterable[VerdictsInVain]) -> list[VerdictsInVain]:
+def by_model(events: Iterable[VerdictsWasted]) -> list[VerdictsWasted]:
     """One for each model."""
     sums: dict[str, GradingUse] = {}
     for one in events:
-        sums[one.model] = sums.get(one.model, NO_GRADING).plus(use_in_vain(one))
-    return [VerdictsInVain(model, use.verdicts_in_vain, *use.in_vain) for model, use in sums.items()]
+        sums[one.model] = sums.get(one.model, NO_GRADING).plus(wasted_use(one))
+    return [VerdictsWasted(model, use.verdicts_in_vain, *use.in_vain) for model, use in sums.items()]
 
 
 def _fitted(

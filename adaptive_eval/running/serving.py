@@ -165,24 +165,24 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class HostsElsewhere:
+class RemoteHosts:
     """Who starts servers on other machines, and the endpoint of each model that is served there, by its number."""
 
     hosts: Sequence[StartedHost]
     endpoints: Mapping[int, Endpoint]
 
 
-class ServersElsewhere(Protocol):
+class RemoteServers(Protocol):
     """Who can start the servers of a run on other machines."""
 
-    def open(self, prepared: PreparedRun, store: Store) -> HostsElsewhere:
+    def open(self, prepared: PreparedRun, store: Store) -> RemoteHosts:
         """Hosts for the models of the run, which is stored there; nothing is started."""
         ...
 
 
 @asynccontextmanager
 async def opened_endpoints(
-    config: RunConfig, logs: Path, *, patient: bool = True, elsewhere: HostsElsewhere | None = None
+    config: RunConfig, logs: Path, *, patient: bool = True, elsewhere: RemoteHosts | None = None
 ) -> AsyncIterator[Serving]:
     """Everything that serves the models; all is closed, and every server stopped, in the end.
 
@@ -230,9 +230,9 @@ async def opened_endpoints(
 
 def _hosts_here(
     config: RunConfig, keys: Mapping[str, str], logs: Path, places: ExclusivePlaces, notices: Sequence[Notice]
-) -> HostsElsewhere:
+) -> RemoteHosts:
     hosts = open_hosts(config, keys, logs, places, notices)
-    return HostsElsewhere(hosts, _endpoints_of(hosts))
+    return RemoteHosts(hosts, _endpoints_of(hosts))
 
 
 def _endpoints_of(hosts: Sequence[Host]) -> dict[int, Endpoint]:

@@ -15,8 +15,8 @@ from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.ending import Ended, ended_of, why_finished
 from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
-from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.removed_models import other_costs, spent_on_removed_models
+from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.snapshot import Beginning, Snapshot, subject_of, take_snapshot
 from adaptive_eval.running.interrupts import StopSource
 from adaptive_eval.running.no_pauses import short_collections, warm_up
@@ -58,7 +58,7 @@ class Session:
         self._serving = serving
         self._watcher = watcher
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
-        self._controller = Controller(prepared.plan, elsewhere=removed.in_all)
+        self._controller = Controller(prepared.plan, outside_plan=removed.in_all)
         self._publisher = Publisher(store.directory, self._known)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
@@ -198,9 +198,9 @@ class Session:
         weights, arrived = controller.plan.bench.weights, controller.arrived.copy()
         return judged or Beginning(subject, weights, arrived, elapsed, now, stopped, reason, why)
 
-    def _spent_beside(self) -> tuple[BesideRow, ...]:
+    def _spent_beside(self) -> tuple[OtherCostRow, ...]:
         counted = self._scheduler.servers().counted
-        return spent_beside(self._removed, self._prepared.roster.models, counted, self._events)
+        return other_costs(self._removed, self._prepared.roster.models, counted, self._events)
 
     def _on_publisher_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

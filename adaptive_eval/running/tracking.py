@@ -41,7 +41,7 @@ def tracking_of(config: RunConfig, directory: Path) -> "Tracking | None":
     for name, words in options(config.tracking).items():
         if find_spec(name) is None:
             raise ConfigError(f"tracking.{name} needs an extra; pip install 'adaptive-eval[{name}]'")
-        followers.append(Follower(name, words, directory, _environment(name, environment, config)))
+        followers.append(FollowerProcess(name, words, directory, _environment(name, environment, config)))
     return Tracking(followers)
 
 
@@ -62,7 +62,7 @@ def _environment(name: str, environment: Mapping[str, str], config: RunConfig) -
     return keyless(os.environ, named) | {key: value for key, value in own.items() if key not in named}
 
 
-class Follower:
+class FollowerProcess:
     """One process, from `start` on."""
 
     def __init__(self, name: str, words: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
@@ -132,7 +132,7 @@ class Follower:
 class Tracking(IdleWatcher):
     """Starts the followers when the run is there to be followed."""
 
-    def __init__(self, followers: Sequence[Follower]) -> None:
+    def __init__(self, followers: Sequence[FollowerProcess]) -> None:
         self._followers = followers
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:

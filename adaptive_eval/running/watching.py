@@ -72,7 +72,7 @@ class Watchers:
             watcher.closed()
 
 
-class TwoParts:
+class TwoPartWatcher:
     """Watches a run that has another one before it, whose watchers see one run from beginning to end."""
 
     def __init__(self, watcher: Watcher, name: str, models: Sequence[str], promise: str | None) -> None:

@@ -16,7 +16,7 @@ from adaptive_eval.endpoints.batches.types import BatchStage, BatchState
 from adaptive_eval.endpoints.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.errors import EndpointError, Rejected, Unavailable
-from adaptive_eval.scheduler.batch_parts import CarriedBatch, Journal, Missing
+from adaptive_eval.scheduler.batch_parts import CarriedBatch, Journal, NoBatchAnswer
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
 
 EARLIER_SECONDS = 120.0
@@ -51,10 +51,10 @@ class BatchCalls:
             raise RuntimeError("a batch needs a journal before anything is asked")
         self.journal.note(event)
 
-    async def ended(self, batch: CarriedBatch) -> BatchState | Missing:
+    async def ended(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         """The batch when it has ended, or why nothing of it will come."""
         state = await self._state_of(batch)
-        if isinstance(state, Missing):
+        if isinstance(state, NoBatchAnswer):
             return state
         patience = self._service.settings.patience
         until = None if patience is None else batch.since + patience
@@ -72,14 +72,14 @@ class BatchCalls:
 
     # -- the beginning of a batch ----------------------------------------------------------------------------------
 
-    async def _state_of(self, batch: CarriedBatch) -> BatchState | Missing:
+    async def _state_of(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         if batch.batch is not None:
             try:
                 return await self._service.format.state(batch.batch)
             except Refusal as refusal:
                 if refusal.status not in GONE:
                     raise
-                return Missing("its batch service no longer knows the batch", lost=True)
+                return NoBatchAnswer("its batch service no longer knows the batch", lost=True)
         # without requests it is of an earlier start, which was killed before it heard of it
         state = await (self._handed_in(batch) if batch.requests else self._found(batch))
         if isinstance(state, BatchState):
@@ -89,7 +89,7 @@ class BatchCalls:
             batch.handed_in.set()
         return state
 
-    async def _handed_in(self, batch: CarriedBatch) -> BatchState | Missing:
+    async def _handed_in(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         """Create it: where the answer is lost it is looked for before it is created anew."""
         assert self.journal is not None
         self.note(BatchPlanned(self._name, batch.key, tuple(sorted(batch.ids)), batch.planned))
@@ -107,9 +107,9 @@ class BatchCalls:
             else:
                 self.sent += len(batch.requests)
                 return state
-        return Missing(f"its batch service did not take a batch in {self._attempts} attempts")
+        return NoBatchAnswer(f"its batch service did not take a batch in {self._attempts} attempts")
 
-    async def _found(self, batch: CarriedBatch) -> BatchState | Missing:
+    async def _found(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         """The batch with this key, by the list of batches, where it may show a little late."""
         marked = self._service.settings.kind == "openai"  # one that is not in the list does not exist
         since, states = batch.planned - EARLIER_SECONDS, []
@@ -121,13 +121,13 @@ class BatchCalls:
             except (Rejected, Failure) as error:
                 if marked:
                     raise Unavailable(f"its batch service does not list its batches: {error}") from None
-                return Missing("nobody knows whether the batch was created", lost=True)
+                return NoBatchAnswer("nobody knows whether the batch was created", lost=True)
             if (ours := next((one for one in states if one.key == batch.key), None)) is not None:
                 return ours
         for one in states:
             if self._may_be(one, batch, since) and await self._has_its_ids(one, batch):
                 return one
-        return Missing("the batch was not created" if marked else "the batch is not found", lost=not marked)
+        return NoBatchAnswer("the batch was not created" if marked else "the batch is not found", lost=not marked)
 
     def _may_be(self, state: BatchState, batch: CarriedBatch, since: float) -> bool:
         late = state.created is None or state.created >= since

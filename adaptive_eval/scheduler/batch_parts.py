@@ -22,7 +22,7 @@ class Journal(Protocol):
         ...
 
 
-class Missing(NamedTuple):
+class NoBatchAnswer(NamedTuple):
     """A request of a batch has no answer."""
 
     why: str
@@ -39,14 +39,14 @@ class Missing(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Asked:
+class AwaitedAnswer:
     """Somebody waits for one answer."""
 
     id: str
     prompt: Prompt
     seed: int
     attempt: int
-    outcome: "asyncio.Future[Answer | Missing]"
+    outcome: "asyncio.Future[Answer | NoBatchAnswer]"
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +59,7 @@ class CarriedBatch:
     """Of requests whose fate is not known yet."""
     stored: set[str] = field(default_factory=set)
     """Of requests whose answers earlier starts have stored."""
-    waiting: dict[str, Asked] = field(default_factory=dict)
+    waiting: dict[str, AwaitedAnswer] = field(default_factory=dict)
     requests: list[bytes] = field(default_factory=list)
     """As they are handed in; empty for a batch of an earlier start."""
     number: int = 0
@@ -94,7 +94,7 @@ MOST_ALIKE = 64
 """Questions with the same prompt and seed that may be asked at a time."""
 
 
-def fail_asked(asked: Asked, error: Exception) -> None:
+def fail_asked(asked: AwaitedAnswer, error: Exception) -> None:
     """Who waits hears of an error."""
     if not asked.outcome.done():
         asked.outcome.set_exception(error)

@@ -25,7 +25,7 @@ class BatchedLanes:
         for endpoint in self._endpoints.values():
             endpoint.bind(journal)
 
-    def take_up(self, events: Sequence[Event], stored: Sequence[Place]) -> Mapping[str, int]:
+    def restore(self, events: Sequence[Event], stored: Sequence[Place]) -> Mapping[str, int]:
         """Take over what earlier starts have handed in; gives by model how much of it is not stored."""
         if not self._endpoints:
             return {}

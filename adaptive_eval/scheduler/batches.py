@@ -22,7 +22,15 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt
 from adaptive_eval.errors import EndpointError, NotAskedAgain, Rejected, Unavailable
 from adaptive_eval.scheduler.batch_calls import BatchCalls
-from adaptive_eval.scheduler.batch_parts import Asked, CarriedBatch, Journal, Missing, fail_asked, trial_id, variants
+from adaptive_eval.scheduler.batch_parts import (
+    AwaitedAnswer,
+    CarriedBatch,
+    Journal,
+    NoBatchAnswer,
+    fail_asked,
+    trial_id,
+    variants,
+)
 from adaptive_eval.store import BatchEnded
 from adaptive_eval.store.pending import PendingBatch
 
@@ -214,8 +222,8 @@ class BatchedEndpoint:
                 await self._sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))
         raise AssertionError("unreachable")
 
-    async def _outcome(self, name: str, prompt: Prompt, seed: int, attempt: int) -> "Answer | Missing":
-        asked = Asked(name, prompt, seed, attempt, asyncio.get_running_loop().create_future())
+    async def _outcome(self, name: str, prompt: Prompt, seed: int, attempt: int) -> "Answer | NoBatchAnswer":
+        asked = AwaitedAnswer(name, prompt, seed, attempt, asyncio.get_running_loop().create_future())
         batch = self._home.get(name)
         if batch is None:
             self._gather(asked)
@@ -228,7 +236,7 @@ class BatchedEndpoint:
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
-    def _gather(self, asked: Asked) -> None:
+    def _gather(self, asked: AwaitedAnswer) -> None:
         """Put it into the batch that is gathered now, or into a new one where that is full."""
         batch = self._open or CarriedBatch(token_hex(8), self._now())
         request = self._service.sized(f"{batch.key}_{asked.id}", asked.prompt, asked.seed)
@@ -271,7 +279,7 @@ class BatchedEndpoint:
         """A batch from its intent to its results; who waits for it hears of whatever breaks."""
         try:
             state = await self._calls.ended(batch)
-            if isinstance(state, Missing):
+            if isinstance(state, NoBatchAnswer):
                 self._give_up(batch, "lost" if state.lost else "not created", state)
             else:
                 await self._collect(batch, state)
@@ -298,7 +306,7 @@ class BatchedEndpoint:
                 self._calls.note(BatchEnded(self._name, batch.key, state.said, missing=len(batch.ids)))
                 self._forget(batch)
                 raise Rejected(f"its batch service refuses a batch as a whole: {shown}")
-            self._give_up(batch, state.said, Missing(shown, pause=True, excused=True))
+            self._give_up(batch, state.said, NoBatchAnswer(shown, pause=True, excused=True))
             return
         results = [one async for one in self._service.format.results(state)]
         some_good = any(one.code == 200 and one.status is ResultStatus.RESPONSE for one in results)
@@ -321,12 +329,12 @@ class BatchedEndpoint:
         unsaid = len(batch.ids)
         lost = 0 if batch.cancelled or state.said == "cancelled" else unsaid  # which lists what it has expired
         for name in list(batch.ids):
-            self._miss(batch, name, Missing("the results do not have it", lost=lost > 0, direct=batch.cancelled))
+            self._miss(batch, name, NoBatchAnswer("the results do not have it", lost=lost > 0, direct=batch.cancelled))
         self._lost += lost
         batch.collected = BatchEnded(self._name, batch.key, state.said, came, missing + unsaid, lost)
         self._end_if_stored(batch)
 
-    def _deliver(self, batch: CarriedBatch, asked: Asked, result: BatchResult, some_good: bool) -> bool:
+    def _deliver(self, batch: CarriedBatch, asked: AwaitedAnswer, result: BatchResult, some_good: bool) -> bool:
         """Read a result for who waits for it; whether it is an answer."""
         outcome = self._read(batch, asked, result, some_good)
         answered = isinstance(outcome, Answer)
@@ -341,21 +349,21 @@ class BatchedEndpoint:
         return answered
 
     def _read(
-        self, batch: CarriedBatch, asked: Asked, result: BatchResult, some_good: bool
-    ) -> Answer | Missing | EndpointError:
+        self, batch: CarriedBatch, asked: AwaitedAnswer, result: BatchResult, some_good: bool
+    ) -> Answer | NoBatchAnswer | EndpointError:
         direct = batch.cancelled
         if result.status is not ResultStatus.RESPONSE:
-            return Missing(f"the request was {result.status} with its batch", direct=direct, excused=True)
+            return NoBatchAnswer(f"the request was {result.status} with its batch", direct=direct, excused=True)
         seconds = max(0.0, self._now() - batch.since)
         try:
             return self._service.answer(result, asked.prompt, asked.seed, seconds, asked.attempt)
         except Failure as failure:
             lost = failure.kind is FailureKind.BAD_RESPONSE
             self._lost += lost
-            return Missing(f"{failure.kind}: {failure}", lost=lost, direct=direct)
+            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=lost, direct=direct)
         except Refusal as refusal:
             if some_good:  # others of the batch were answered: once more
-                return Missing(str(refusal), refused=True, direct=direct)
+                return NoBatchAnswer(str(refusal), refused=True, direct=direct)
             return Rejected(str(refusal))
         except Rejected as error:
             return Rejected(str(error))
@@ -367,14 +375,14 @@ class BatchedEndpoint:
         kind, what = ("double_result", "twice") if twice else ("strange_result", "to requests that were not made")
         self._service.note(kind, f"its batch service gives results {what}: they are passed over")
 
-    def _miss(self, batch: CarriedBatch, name: str, missing: Missing) -> None:
+    def _miss(self, batch: CarriedBatch, name: str, missing: NoBatchAnswer) -> None:
         batch.ids.discard(name)
         self._home.pop(name, None)
         asked = batch.waiting.pop(name, None)
         if asked is not None and not asked.outcome.done():
             asked.outcome.set_result(missing)
 
-    def _give_up(self, batch: CarriedBatch, said: str, missing: Missing) -> None:
+    def _give_up(self, batch: CarriedBatch, said: str, missing: NoBatchAnswer) -> None:
         """Nothing of it will come."""
         number = len(batch.ids)
         lost = number if missing.lost else 0

@@ -131,7 +131,7 @@ class Departures:
             self._ungraded[model] = (question, error)
             self._tell.note(AnswerUngraded(self._names[model], question, error))
 
-    def hear_set_aside(self) -> None:
+    def note_set_aside(self) -> None:
         """Record whom the core itself goes on without."""
         for model, lost in self._controller.set_aside.items():
             if model in self.lost:
@@ -143,13 +143,13 @@ class Departures:
 
     # -- settled --------------------------------------------------------------------------------------------------
 
-    def take_up(self, events: Sequence[Event]) -> None:
+    def restore(self, events: Sequence[Event]) -> None:
         """Hear who was told to be settled since a resume has last changed the settings: it may want them again."""
         changes = [at for at, event in enumerate(events) if isinstance(event, SettingsChanged)]
         since = events[max(changes, default=0) :]
         self._told_settled = {event.model for event in events_of_kind(since, ModelSettled)}
 
-    def hear_settled(self, launched: Collection[int]) -> None:
+    def note_settled(self, launched: Collection[int]) -> None:
         """Record whom nothing can want again, each once under the settings of today; the run starts servers for those
         that are `launched`."""
         if self._controller.finished is not None:

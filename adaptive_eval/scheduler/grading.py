@@ -21,7 +21,7 @@ from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
-from adaptive_eval.store import Regrade, TrialRecord, VerdictsInVain
+from adaptive_eval.store import Regrade, TrialRecord, VerdictsWasted
 from adaptive_eval.store.records import AWAITS, WAITS
 
 ATTEMPTS = 3
@@ -146,7 +146,7 @@ def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
     return replace(answer, token_logprobs=told._replace(tokens=("",) * len(told.tokens)))
 
 
-def in_vain(verdict: Regrade, replaced: Cost | None = None) -> VerdictsInVain | None:
+def in_vain(verdict: Regrade, replaced: Cost | None = None) -> VerdictsWasted | None:
     """What was spent on a verdict, as it came, besides what its grade has used; on one that is `replaced`, all of it.
 
     None where that is nothing.
@@ -156,7 +156,7 @@ def in_vain(verdict: Regrade, replaced: Cost | None = None) -> VerdictsInVain | 
     more = more if replaced is None else more.plus(replaced)
     if more.tokens <= 0:  # else what rounding has left of USD and seconds
         return None
-    return VerdictsInVain(verdict.model, verdicts, *more)
+    return VerdictsWasted(verdict.model, verdicts, *more)
 
 
 def regrade_of(record: TrialRecord, result: Grade | GraderError) -> Regrade:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.graders.asked import spent_in
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.store import Roster, StoredOutcome, TrialRecord, VerdictsInVain
-from adaptive_eval.store.records import NO_GRADING, GradingUse, use_in_vain
+from adaptive_eval.store import Roster, StoredOutcome, TrialRecord, VerdictsWasted
+from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
 from adaptive_eval.store.usage import TrialUsage
 
 
@@ -54,7 +54,7 @@ class Intake:
         self._hear_grade(record)
         self.spend(record.outcome())
 
-    def take_up_grading(self, uses: Mapping[str, GradingUse]) -> None:
+    def restore_grading(self, uses: Mapping[str, GradingUse]) -> None:
         """What the grades of earlier starts have used, by model."""
         for model, usage in zip(self._roster.models, self.usages, strict=True):
             usage.grading = uses.get(model, NO_GRADING)
@@ -65,10 +65,10 @@ class Intake:
             usage = self.usages[self._roster.models.position_of(record.model)]
             usage.grading = usage.grading.plus(GradingUse(1, cost))
 
-    def hear_in_vain(self, event: VerdictsInVain) -> None:
+    def hear_wasted(self, event: VerdictsWasted) -> None:
         """Count what was used for no grade."""
         usage = self.usages[self._roster.models.position_of(event.model)]
-        usage.grading = usage.grading.plus(use_in_vain(event))
+        usage.grading = usage.grading.plus(wasted_use(event))
 
     def see(self, record: TrialRecord) -> None:
         """The alarms may show it."""

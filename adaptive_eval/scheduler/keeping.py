@@ -48,10 +48,10 @@ class AnswerKeeper:
         self._unjudged: dict[tuple[str, str, int], TrialRecord] = {}
         """Answers that are on disk, and whose verdicts are not."""
 
-    def take_up_grading(self, reader: RunReader) -> None:
+    def restore_grading(self, reader: RunReader) -> None:
         """What grades have used in earlier starts counts, where somebody is asked for them."""
         if self._grading.lasting:
-            self._intake.take_up_grading(reader.grading_uses())
+            self._intake.restore_grading(reader.grading_uses())
 
     # -- before they are on disk ---------------------------------------------------------------------------------
 
@@ -116,11 +116,11 @@ class AnswerKeeper:
 
     # -- thresholds that are fitted on the opening ---------------------------------------------------------------
 
-    def take_up_opening(self, store: Store) -> Event | None:
+    def restore_opening(self, store: Store) -> Event | None:
         """Take up answers that wait for thresholds, and fit these where nothing else is missing."""
         if self._opening_fit is None:
             return None
-        event = self._opening_fit.take_up(store)
+        event = self._opening_fit.restore(store)
         self._grading.rubric = self._opening_fit.rubric
         return event
 

@@ -49,7 +49,7 @@ class Ledger:
         """What is entered of a request."""
         return SentRequest(self._lanes[model].name, group.size)
 
-    def take_up(self, store: Store, left: Mapping[str, int] = NOTHING_LEFT) -> Iterator[AnswersLost]:
+    def restore(self, store: Store, left: Mapping[str, int] = NOTHING_LEFT) -> Iterator[AnswersLost]:
         """Write down as lost what earlier starts had entered and have no answers for.
 
         `left` is what batch services have of each model: it is not lost, and is entered anew when it is asked for.
@@ -89,7 +89,7 @@ class LostAnswers:
         self.gpu_seconds = [0.0] * len(lanes)
         """Of each model the requests that were lost, over all starts."""
 
-    def take_up(
+    def restore(
         self,
         store: Store,
         models: Names,
@@ -100,7 +100,7 @@ class LostAnswers:
         batch service."""
         if self.ledger is None:
             return {}
-        for event in self.ledger.take_up(store, left):
+        for event in self.ledger.restore(store, left):
             happened(event)
         lost = cost_by_model(never_stored(store.reader.events()), models)
         for model, cost in lost.items():

@@ -151,7 +151,7 @@ class OpeningFit:
             self._asked[self._roster.models.position_of(verdict.model)] -= 1
         return held.outcome._replace(category=verdict.category, awaits=False)
 
-    def take_up(self, store: Store) -> ThresholdsFrozen | None:
+    def restore(self, store: Store) -> ThresholdsFrozen | None:
         """Take up what earlier starts have stored, and end the wait where all of it is there."""
         for record in store.reader.trials("ungraded"):
             if record.awaits and record.model in self._roster.models:
@@ -163,8 +163,8 @@ class OpeningFit:
         return self._end(store, lambda model: False)
 
     def end_with_those_there(self, store: Store) -> ThresholdsFrozen | None:
-        """`take_up` where no more will be asked for: without the models that lack something."""
-        return self.take_up(store) or self._end(store, self.lacks_some)
+        """`restore` where no more will be asked for: without the models that lack something."""
+        return self.restore(store) or self._end(store, self.lacks_some)
 
     def _end(self, store: Store, gone: Callable[[int], bool]) -> ThresholdsFrozen | None:
         event = self.freeze() if self.ready(gone) else None

@@ -54,17 +54,17 @@ class Restoring:
     async def run(self) -> Sequence[Look]:
         """Restore all of it; gives the looks that the core takes of it."""
         reader, models = self._store.reader, self._roster.models
-        self._departures.take_up(reader.events())
+        self._departures.restore(reader.events())
         forget_time_outs(self._store, models, self._happened)
         for regrade in await self._regrading.run(self._happened):
             self._departures.ungraded(models.position_of(regrade.model), regrade.question, str(regrade.grader_error))
-        if (frozen := self._keeper.take_up_opening(self._store)) is not None:
+        if (frozen := self._keeper.restore_opening(self._store)) is not None:
             self._happened(frozen)
         self._controller.keep(self._outcomes())
-        self._keeper.take_up_grading(reader)
-        left = self._batches.take_up(reader.events(), self._batched)
-        lost = self._losses.take_up(self._store, models, self._happened, left)
-        self._controller.spend_elsewhere(0, reduce(Cost.plus, self._waiting, NO_COST))
+        self._keeper.restore_grading(reader)
+        left = self._batches.restore(reader.events(), self._batched)
+        lost = self._losses.restore(self._store, models, self._happened, left)
+        self._controller.spend_outside_plan(0, reduce(Cost.plus, self._waiting, NO_COST))
         return self._controller.restore((), lost)
 
     def _outcomes(self) -> Iterator[Outcome]:

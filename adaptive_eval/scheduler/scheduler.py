@@ -45,7 +45,7 @@ from adaptive_eval.store import (
     Roster,
     ServersNoticed,
     Store,
-    VerdictsInVain,
+    VerdictsWasted,
     events_of_kind,
 )
 from adaptive_eval.store.looks import plain_look
@@ -293,13 +293,13 @@ class Scheduler:
         self.taken_up = self._intake.total
         if restoring.unjudged and self.halt is None:  # nobody pays for their verdicts
             self._controller.end_over_budget()
-        self._departures.hear_set_aside()
+        self._departures.note_set_aside()
         if looks and self._alarms is not None:
             self._alarms.look_up(self._store.reader)
             self._raise_alarms(self._store.reader.events())
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
-        self._departures.hear_settled(self._launched)
+        self._departures.note_settled(self._launched)
 
     async def _carry_on(self) -> None:
         """Ask, commit and look until the end; what was noted on the way here is committed first."""
@@ -430,19 +430,19 @@ class Scheduler:
             self._observer.happened(event)
         waited = self._keeper.waited(batch)
         told += self._keeper.graded(batch)
-        for vain in events_of_kind(batch.events, VerdictsInVain):
-            self._intake.hear_in_vain(vain)
+        for vain in events_of_kind(batch.events, VerdictsWasted):
+            self._intake.hear_wasted(vain)
         for event in events_of_kind(batch.events, ModelSetAside):
             told.append(SetAside(self._roster.models.position_of(event.model), event.reason, event.cause))
         if (told or waited) and self._controller.finished is None:
             looks = [*self._controller.tell(told), *(self._controller.take(waited) if waited else ())]
             self._sender.waiting.core_was_told()
-            self._departures.hear_set_aside()
+            self._departures.note_set_aside()
             if looks:
                 self._store_looks(looks)
                 self._observer.looked(looks)
                 self._raise_alarms()
-                self._departures.hear_settled(self._launched)
+                self._departures.note_settled(self._launched)
         self._sender.send_booked(batch)
         if self._controller.finished is None:
             self._keeper.end_opening(self.note)

@@ -10,10 +10,10 @@ wants becomes a further replica of a model for which more waits than its servers
 
 A server whose model nothing can want again is stopped at once, and its place is free.
 
-A place with memory for two (`RoomyHost`) is not drained before a swap: as soon as everything that its model has to be
-asked is with the server, the next one is brought up and asked, while the last answers of the one before still come. Its
-server is stopped when they are there, and only then comes a third one. Where the next one does not start beside it, the
-place is not that roomy, and is drained from then on.
+A place with memory for two (`OverlappingHost`) is not drained before a swap: as soon as everything that its model has
+to be asked is with the server, the next one is brought up and asked, while the last answers of the one before still
+come. Its server is stopped when they are there, and only then comes a third one. Where the next one does not start
+beside it, the place is not that overlapping, and is drained from then on.
 
 Places of this machine are always there. Those of a cluster come and go: one is asked for when it would have something
 to do, what it then serves is decided when it has come, and where one is lost its model is served elsewhere.
@@ -47,8 +47,8 @@ class ServerHost(Protocol):
         ...
 
     @property
-    def there(self) -> bool:
-        """Whether the host can be used at once; if not, the run has to `have` it first."""
+    def has_place(self) -> bool:
+        """Whether the host can be used at once; if not, the run has to `acquire` it first."""
         ...
 
     @property
@@ -62,11 +62,11 @@ class ServerHost(Protocol):
         ...
 
     @property
-    def roomy(self) -> "RoomyHost | None":
+    def overlapping(self) -> "OverlappingHost | None":
         """This host, if it may have memory for two models."""
         ...
 
-    async def have(
+    async def acquire(
         self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
     ) -> None:
         """Have the place, for this model as far as anybody can know; raises `EndpointError` when it cannot be had.
@@ -84,12 +84,12 @@ class ServerHost(Protocol):
         """Stop serving this model, if it is served; a place that had to be had is given back."""
         ...
 
-    def forsake(self, model: int, error: BaseException) -> None:
+    def abandon(self, model: int, error: BaseException) -> None:
         """Tell whoever waits for this model that nobody brings it up any more."""
         ...
 
 
-class RoomyHost(Protocol):
+class OverlappingHost(Protocol):
     """A place where another model can be brought up while the last answers of one still come."""
 
     def beside(self, model: int, other: int) -> bool:
@@ -186,7 +186,7 @@ class Turns:
         """Begin whatever is due: called whenever something was committed."""
         for number, host in enumerate(self._hosts):
             self._let_leave(number, host)
-            if number in self._moves or not host.there:
+            if number in self._moves or not host.has_place:
                 continue
             if (model := self._next(number, host)) is not None:
                 self._begin(number, host, model)
@@ -224,9 +224,9 @@ class Turns:
 
     def _fits(self, number: int, host: ServerHost, now: int, model: int) -> bool:
         """Whether a model can be brought up while the last answers of the one that is served now still come."""
-        if host.roomy is None or number in self._narrow or model == now or not self._asking.with_servers(now):
+        if host.overlapping is None or number in self._narrow or model == now or not self._asking.with_servers(now):
             return False
-        return host.roomy.beside(now, model)
+        return host.overlapping.beside(now, model)
 
     def _wants(self, model: int) -> bool:
         """There is something to ask it, or what it was asked is lost and to be asked again."""
@@ -238,8 +238,8 @@ class Turns:
     def _begin(self, number: int, host: ServerHost, model: int) -> None:
         self._at[number] = model
         before = self._up.pop(number, None)
-        if before is not None and host.roomy is not None and self._fits(number, host, before, model):
-            host.roomy.retire(before)
+        if before is not None and host.overlapping is not None and self._fits(number, host, before, model):
+            host.overlapping.retire(before)
             self._leaving[number] = before
             self._crammed.add(number)
             self._let_leave(number, host)
@@ -249,10 +249,10 @@ class Turns:
     def _let_leave(self, number: int, host: ServerHost) -> None:
         """Have the server of the model before stopped once its last answers are there."""
         model = self._leaving.get(number)
-        if model is None or host.roomy is None or number in self._exits:
+        if model is None or host.overlapping is None or number in self._exits:
             return
-        if not self._asking.in_flight(model) or (self.servers(model) and host.roomy.idle(model)):
-            leaving = self._exits[number] = asyncio.create_task(host.roomy.leave(model, self._asking.note))
+        if not self._asking.in_flight(model) or (self.servers(model) and host.overlapping.idle(model)):
+            leaving = self._exits[number] = asyncio.create_task(host.overlapping.leave(model, self._asking.note))
             leaving.add_done_callback(lambda done: self._on_exit_end(number, done))
 
     def _on_exit_end(self, number: int, leaving: asyncio.Task[None]) -> None:
@@ -312,7 +312,7 @@ class Turns:
     def _forsake(self, model: int, error: BaseException) -> None:
         for host in self._hosts:
             if model in host.models:
-                host.forsake(model, error)
+                host.abandon(model, error)
 
     # -- places that come and go -------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class Turns:
         absent = [
             number
             for number, host in enumerate(self._hosts)
-            if number in self._sought or not (host.there or number in self._refused or number in self._moves)
+            if number in self._sought or not (host.has_place or number in self._refused or number in self._moves)
         ]
         promised: Counter[int] = Counter()
         served = set(self._at.values())
@@ -348,7 +348,9 @@ class Turns:
 
     def _seek(self, number: int, host: ServerHost, model: int) -> None:
         self._sought.add(number)
-        having = host.have(model, self._asking.note, lambda error: self._on_lost(number, self._up.get(number), error))
+        having = host.acquire(
+            model, self._asking.note, lambda error: self._on_lost(number, self._up.get(number), error)
+        )
         move = self._moves[number] = asyncio.create_task(having)
         move.add_done_callback(lambda done: self._on_seek_end(number, host, model, done))
 

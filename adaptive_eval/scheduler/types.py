@@ -60,7 +60,7 @@ class Decider(Protocol):
         """Take committed outcomes; gives a look for every round that they completed."""
         ...
 
-    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+    def spend_outside_plan(self, trials: int, cost: Cost) -> None:
         """Count what was spent on trials that are not told."""
         ...
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptive_eval.record.lines import safe_line
-from adaptive_eval.record.results import BesideRow, CostInVain, GradingCost
+from adaptive_eval.record.results import GradingCost, OtherCostRow, WastedCost
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count
 
 WIDEST_NAME = 32
 
 
-def beside_words(row: BesideRow) -> str:
+def other_cost_words(row: OtherCostRow) -> str:
     """What it was spent on."""
     name = safe_line(row.model or "", WIDEST_NAME)
     match row.what:
@@ -30,7 +30,7 @@ def beside_words(row: BesideRow) -> str:
             return "the verifier before any answer"
 
 
-def beside_in_short(rows: Sequence[BesideRow]) -> str | None:
+def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
     """What caps count of it, in one line; None where there is nothing."""
     if not rows:
         return None
@@ -38,10 +38,10 @@ def beside_in_short(rows: Sequence[BesideRow]) -> str | None:
     usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
     parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
     parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
-    return f"{', '.join(parts)} on {'; '.join(map(beside_words, _models_as_one(rows)))}" if parts else None
+    return f"{', '.join(parts)} on {'; '.join(map(other_cost_words, _models_as_one(rows)))}" if parts else None
 
 
-def _models_as_one(rows: Sequence[BesideRow]) -> list[BesideRow]:
+def _models_as_one(rows: Sequence[OtherCostRow]) -> list[OtherCostRow]:
     """The rows, with one in place of several for what came of several models and was lost, or not wanted."""
     found = list(rows)
     for what in ("lost", "unwanted"):
@@ -54,16 +54,16 @@ def _models_as_one(rows: Sequence[BesideRow]) -> list[BesideRow]:
 def grading_in_short(row: GradingCost) -> str:
     """What grades have used that a judge or a verifier was asked for, in one line."""
     told = f"{_used(row)} of it for the grades of {count(row.answers)} answers"
-    return told if row.in_vain is None else f"{told}, {_used(row.in_vain)} {in_vain_words(row.in_vain)}"
+    return told if row.in_vain is None else f"{told}, {_used(row.in_vain)} {wasted_words(row.in_vain)}"
 
 
-def in_vain_words(row: CostInVain) -> str:
+def wasted_words(row: WastedCost) -> str:
     """What was used for no grade."""
     verdicts = f" ({count(row.verdicts)})" if row.verdicts else ""
     return f"for verdicts that could not be read, or were replaced{verdicts}"
 
 
-def _used(row: GradingCost | CostInVain) -> str:
+def _used(row: GradingCost | WastedCost) -> str:
     hours = row.gpu_seconds / SECONDS_AN_HOUR
     parts = [f"{count(row.tokens)} tokens"] + [f"${amount(row.usd, ())}"] * (row.usd > 0.0)
     return ", ".join(parts + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0))

@@ -20,7 +20,7 @@ LONG = 600
 APART_TOLD = f"a new tier begins where neighbours are {APART:g} standard errors apart, by a single look"
 
 
-class Sheet(NamedTuple):
+class BoardTable(NamedTuple):
     """A table for people; its texts are as they came from outside, and whoever renders them makes them harmless."""
 
     title: str
@@ -33,7 +33,7 @@ class Sheet(NamedTuple):
     """Whose history it is."""
 
 
-def sheets_of(board: Board) -> Iterator[Sheet]:
+def sheets_of(board: Board) -> Iterator[BoardTable]:
     """The average, then benchmark by benchmark its ranking and its history."""
     if len(board.benchmarks) > 1 and board.average:
         yield _overall(board)
@@ -63,7 +63,7 @@ def _many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _overall(board: Board) -> Sheet:
+def _overall(board: Board) -> BoardTable:
     scored = [one for one in board.benchmarks if one.models]
     scale = _scale(scored[0]) if scored else Scale(0.0, 1.0)
     head = ["rank", "tier", "model", "average", "95% interval", "like these", *(one.name for one in scored)]
@@ -82,7 +82,7 @@ def _overall(board: Board) -> Sheet:
             f"like these: its standard error on questions like these. In this order {APART_TOLD}. In brackets the rank "
             "on each benchmark. A model without a score on one of them has no average."
         )
-    return Sheet("All benchmarks", head, rows, head.index("model") + 1, [said])
+    return BoardTable("All benchmarks", head, rows, head.index("model") + 1, [said])
 
 
 def _averaged(row: AverageRow, scale: Scale) -> list[str]:
@@ -105,7 +105,7 @@ def _scale(one: Benchmark) -> Scale:
     return Scale.of(one.weights)
 
 
-def _ranking(one: Benchmark) -> Sheet:
+def _ranking(one: Benchmark) -> BoardTable:
     scale = _scale(one)
     rows = [
         [
@@ -122,7 +122,7 @@ def _ranking(one: Benchmark) -> Sheet:
     ]
     head = ["rank", "tier", "model", "run", "score", "95% interval", "like these", "trials"]
     head, rows = informative_columns(head, rows)
-    return Sheet(f"{one.name}: {_many(one.questions, 'question')}", head, rows, 3 + ("run" in head), _says(one))
+    return BoardTable(f"{one.name}: {_many(one.questions, 'question')}", head, rows, 3 + ("run" in head), _says(one))
 
 
 def _says(one: Benchmark) -> list[str]:
@@ -138,7 +138,7 @@ def _says(one: Benchmark) -> list[str]:
     return [said, *(f"Note: {note}." for note in one.notes[:MOST_NOTES])]
 
 
-def _models_by_run(one: Benchmark) -> Sheet:
+def _models_by_run(one: Benchmark) -> BoardTable:
     scale = _scale(one)
     shown = one.runs[-RUNS_SHOWN:]
     scores = [{row.model: row for row in run.models} for run in shown]
@@ -158,16 +158,16 @@ def _models_by_run(one: Benchmark) -> Sheet:
     ]
     if hidden:
         after.append(f"{_many(hidden, 'earlier run')} not shown; the list below and --format json have all.")
-    return Sheet(f"{one.name}: by run", head, rows, 1, after, history=one)
+    return BoardTable(f"{one.name}: by run", head, rows, 1, after, history=one)
 
 
 def _signed(scale: Scale, value: float) -> str:
     return f"{'+' if value > 0 else ''}{scale.width(value)}"
 
 
-def _runs(one: Benchmark) -> Sheet:
+def _runs(one: Benchmark) -> BoardTable:
     rows = [_run(run) for run in reversed(one.runs)]
-    return Sheet(f"{one.name}: runs", ["run", "begun", "status", "first", "models", "trials"], rows, 4, [])
+    return BoardTable(f"{one.name}: runs", ["run", "begun", "status", "first", "models", "trials"], rows, 4, [])
 
 
 def _run(run: RunOnBoard) -> list[str]:
@@ -218,7 +218,7 @@ def show_board(board: Board, console: Console) -> None:
         console.print(Text(f"! {safe_line(note, LONG)}"))
 
 
-def _table(sheet: Sheet) -> Table:
+def _table(sheet: BoardTable) -> Table:
     table = Table(title=Text(safe_line(sheet.title)), title_justify="left")
     for place, name in enumerate(sheet.head):
         table.add_column(Text(safe_line(name)), justify="left" if place < sheet.texts else "right", overflow="fold")

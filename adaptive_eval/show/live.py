@@ -22,7 +22,7 @@ from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
 from adaptive_eval.show.batches import pending_in_short
-from adaptive_eval.show.beside import beside_in_short, grading_in_short
+from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
 from adaptive_eval.show.text import Rates, count, number_or_dash
@@ -113,7 +113,7 @@ class LiveDisplay:
         ]
         if status.grading is not None:
             parts.append(Text(f"grading: {grading_in_short(status.grading)}", style="dim"))
-        if (beside := beside_in_short(status.beside)) is not None:
+        if (beside := other_costs_in_short(status.beside)) is not None:
             parts.append(Text(f"besides: {beside}", style="dim"))
         if status.detail is not None:
             parts.append(detail(status.detail, self._scale, looked=status.looks > 0, shown=questions))

@@ -34,8 +34,8 @@ from adaptive_eval.show.text import (
     informative_columns,
     markdown_cell,
     markdown_table,
+    model_remark,
     number_or_dash,
-    remark_on,
 )
 from adaptive_eval.store import RunFinished
 
@@ -177,7 +177,7 @@ def _ranked(row: ModelRow, z: float | None, pair: PairRow | None, scale: Scale) 
     return [
         "-" if row.score is None else str(row.tier),
         row.letters,
-        markdown_cell(row.name) + remark_on(row),
+        markdown_cell(row.name) + model_remark(row),
         scale.score(row.score),
         scale.width(row.sigma),
         scale.interval(row.lo, row.hi),

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from adaptive_eval.record.lines import duration
-from adaptive_eval.record.results import BesideFixed, BesideRow, CostInVain, GradingCost, ModelRow, Results, RunCost
+from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.beside import beside_words, in_vain_words
+from adaptive_eval.show.beside import other_cost_words, wasted_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
 
@@ -34,7 +34,7 @@ def cost_section(view: RunView, results: Results) -> str:
     for one in view.traffic:
         retries[one.model] = retries.get(one.model, 0) + one.retries
     cost = results.cost
-    spent: list[ModelRow | BesideRow] = [*results.models, *cost.beside]
+    spent: list[ModelRow | OtherCostRow] = [*results.models, *cost.beside]
     usd = partial(amount, among=[row.usd for row in spent])
     hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in spent])
     paid = results.server_time_is_paid
@@ -133,16 +133,16 @@ def _cost_row(
     ]
 
 
-def _beside_row(row: BesideRow, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+def _beside_row(row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
     """What was spent besides; whatever servers of models that left were held for is in no column."""
     used = [_some(row.trials, count), _some(row.tokens, count), _some(row.usd, usd)]
-    return [markdown_cell(beside_words(row)), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
+    return [markdown_cell(other_cost_words(row)), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:
     """What a judge or a verifier has used of the rows of the models."""
-    parts: list[tuple[str, GradingCost | CostInVain]] = [(f"the grades of {count(row.answers)} answers", row)]
-    parts += [] if row.in_vain is None else [(in_vain_words(row.in_vain).removeprefix("for "), row.in_vain)]
+    parts: list[tuple[str, GradingCost | WastedCost]] = [(f"the grades of {count(row.answers)} answers", row)]
+    parts += [] if row.in_vain is None else [(wasted_words(row.in_vain).removeprefix("for "), row.in_vain)]
     for told, one in parts:
         used = [_some(one.tokens, count), _some(one.usd, usd), _some(one.gpu_seconds / SECONDS_AN_HOUR, hours)]
         yield [f"of these {told}", "-", *used, *["-"] * 5]

@@ -17,8 +17,8 @@ from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, draws_questions, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
-from adaptive_eval.show.beside import beside_in_short, grading_in_short
-from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, fit_columns, number_or_dash, remark_on
+from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, fit_columns, model_remark, number_or_dash
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 5
@@ -52,7 +52,7 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
     yield _cost(results, elapsed)
     if results.cost.grading is not None:
         yield f"grading   {grading_in_short(results.cost.grading)}"
-    if (beside := beside_in_short(results.cost.beside)) is not None:
+    if (beside := other_costs_in_short(results.cost.beside)) is not None:
         yield f"besides   {beside}; caps count it"
     yield from _turns(results)
     yield from _warnings(results)
@@ -141,7 +141,7 @@ def _ranking(results: Results) -> Iterator[str]:
     yield f"{head}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
     for row, shared in zip(results.models[:SHOWN_MODELS], letters, strict=False):
         tier = "-" if row.score is None else row.tier
-        aside = f" {remark_on(row)}" if remark_on(row) else ""
+        aside = f" {model_remark(row)}" if model_remark(row) else ""
         yield (
             f"{tier:>4}  {shared:<{alike}}{gap}{fit_columns(row.name, width)}  {scale.score(row.score):>7}  "
             f"{scale.interval(row.lo, row.hi):^17}  {row.trials:>8,}{aside}"

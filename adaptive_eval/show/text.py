@@ -159,6 +159,6 @@ def _pad(text: str, width: int, left: bool) -> str:
     return text + space if left else space + text
 
 
-def remark_on(row: ModelRow) -> str:
+def model_remark(row: ModelRow) -> str:
     """What is said behind a model's name, if anything."""
     return " (set aside)" if row.set_aside is not None else " (recorded)" if row.recorded is not None else ""

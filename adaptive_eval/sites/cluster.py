@@ -21,15 +21,15 @@ from adaptive_eval import __version__
 from adaptive_eval.errors import ConfigError, LaunchFailed, first_line
 from adaptive_eval.imports import load_extra
 from adaptive_eval.running.no_pauses import collect_less
-from adaptive_eval.sites.host import Awaited, SiteOrigin
+from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.messages import (
     SiteBegun,
-    SiteConfidence,
     SiteFacts,
     SiteGone,
     SiteMaterial,
     SiteNews,
     SiteOrder,
+    SiteSecrets,
     SiteSetup,
 )
 from adaptive_eval.sites.rehearsing import ClusterRoom
@@ -54,9 +54,9 @@ Told = TypeVar("Told")
 class RayWorker(SiteWorker):
     """A site that knows its node of the cluster, and has a process of its own."""
 
-    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model; what Ray and the program have loaded is looked through for cycles no more."""
-        begun = await super().begin(setup, confided, material)
+        begun = await super().begin(setup, site_secrets, material)
         collect_less()
         return begun
 
@@ -77,10 +77,10 @@ class RaySite:
         """Where it is, as soon as it has a place."""
         return SiteFacts(*await self._told(self._actor.facts.remote()))
 
-    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model, unless it is served like this already."""
         shared = self._cluster.shared(material)
-        return SiteBegun(*await self._told(self._actor.begin.remote(setup, confided, shared)))
+        return SiteBegun(*await self._told(self._actor.begin.remote(setup, site_secrets, shared)))
 
     async def order(self, head: str, order: SiteOrder) -> None:
         """Tell it what to do."""
@@ -139,7 +139,7 @@ class RayCluster:
                 site.kill()
         return names
 
-    async def place(self, name: str, resources: dict[str, float], awaited: Awaited) -> SiteOrigin:
+    async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
         """The site of that name if it is there and lives, else a new one; raises `LaunchFailed`."""
         if (site := self._known(name)) is not None:
             if (facts := await self._found(site)) is not None:
@@ -166,7 +166,7 @@ class RayCluster:
             site.kill()
             raise
 
-    async def _new(self, name: str, resources: Mapping[str, float], awaited: Awaited) -> SiteOrigin:
+    async def _new(self, name: str, resources: Mapping[str, float], awaited: PlaceWait) -> SiteOrigin:
         """A new site, when it has its place; raises `LaunchFailed`, and `SiteGone` where it ended before."""
         site = await self._made(name, resources)
         try:
@@ -209,7 +209,7 @@ class RayCluster:
                     raise LaunchFailed(f"its site cannot be placed: {first_line(str(error))}") from None
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _had(self, site: RaySite, resources: Mapping[str, float], awaited: Awaited) -> SiteFacts:
+    async def _had(self, site: RaySite, resources: Mapping[str, float], awaited: PlaceWait) -> SiteFacts:
         """What the new site says when it has its place."""
         facts = asyncio.ensure_future(site.facts())
         told, began = False, time.monotonic()

@@ -70,7 +70,7 @@ class SitesEndpoint:
         self._gone[site] = reason
         self._tell()
 
-    def forsaken(self, site: str, reason: str) -> None:
+    def abandoned(self, site: str, reason: str) -> None:
         """Nobody brings the model up any more, there or elsewhere."""
         self._expected = False
         self.given_up(site, reason)
@@ -91,7 +91,7 @@ class SitesEndpoint:
                 if self._links.get(site) is link:
                     self.given_up(site, str(error))
                 if not self._links:
-                    self.forsaken(site, str(error))
+                    self.abandoned(site, str(error))
                     raise
             if again is not None and not await again():
                 raise NotAskedAgain("its site was lost, and the budget does not allow asking for the answer again")

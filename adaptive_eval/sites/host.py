@@ -20,7 +20,7 @@ from adaptive_eval.record.sites import place_words
 from adaptive_eval.scheduler.turns import PlaceLost
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink, SitePace
-from adaptive_eval.sites.messages import SiteConfidence, SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSetup
+from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import (
     Event,
     ServerDied,
@@ -52,7 +52,7 @@ class SitePlacing(Protocol):
         """The names of the sites that an earlier start of a run has left; all of them begin with `run`."""
         ...
 
-    async def place(self, name: str, resources: dict[str, float], awaited: "Awaited") -> SiteOrigin:
+    async def place(self, name: str, resources: dict[str, float], awaited: "PlaceWait") -> SiteOrigin:
         """A place with these resources, in which nothing is served yet, or the site of that name if it is there.
 
         Raises `LaunchFailed` when it takes longer than `awaited` allows, and says what is missing.
@@ -61,21 +61,21 @@ class SitePlacing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class PlaceWait:
     """How long a place is waited for, and who is told what it waits for."""
 
     seconds: float
-    longer: "Longer"
-    tell: "TellMissing"
+    longer: "MayWaitLonger"
+    tell: "OnMissing"
 
 
-class Longer(Protocol):
+class MayWaitLonger(Protocol):
     """Whether to go on waiting when the time is over."""
 
     def __call__(self) -> bool: ...
 
 
-class TellMissing(Protocol):
+class OnMissing(Protocol):
     """Hears what a place lacks, once."""
 
     def __call__(self, asked: str, missing: str) -> None: ...
@@ -86,19 +86,19 @@ class SiteService:
     """A model that may be served at a site."""
 
     setup: SiteSetup
-    confided: SiteConfidence
+    site_secrets: SiteSecrets
     material: SiteMaterial
     endpoint: SitesEndpoint
 
     @property
     def name(self) -> str:
         """The model's name."""
-        return self.confided.model.name
+        return self.site_secrets.model.name
 
     @property
     def launch_seconds(self) -> float:
         """How long its server may take."""
-        launch = self.confided.model.launch
+        launch = self.site_secrets.model.launch
         return 0.0 if launch is None else launch.timeout
 
 
@@ -149,7 +149,7 @@ class SiteGroup:
 class SiteHost:
     """One site: a `ServerHost` whose servers run on a node of the cluster, one at a time."""
 
-    roomy = None
+    overlapping = None
 
     def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
         """`kept`: it is there, from an earlier start of the run."""
@@ -174,21 +174,21 @@ class SiteHost:
         return tuple(self._plan.services)
 
     @property
-    def there(self) -> bool:
+    def has_place(self) -> bool:
         """Whether the site has a place in the cluster."""
         return self._handle is not None
 
     @property
     def up(self) -> bool:
         """Whether the site has a place in the cluster: it is held from then on."""
-        return self.there
+        return self.has_place
 
-    async def have(self, model: int, tell: OnEvent, lost: OnLost) -> None:
+    async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
         """Have it placed; raises `LaunchFailed`. `lost` is called when it is gone again."""
         self._tell, self._on_lost, self._serves = tell, lost, model
         plan, began = self._plan, time.monotonic()
         try:
-            awaited = Awaited(self._group.wait, self._group.longer, self._await)
+            awaited = PlaceWait(self._group.wait, self._group.longer, self._await)
             origin = await self._cluster.place(plan.name, plan.resources, awaited)
         finally:
             self.kept = False
@@ -209,7 +209,7 @@ class SiteHost:
         seconds = service.launch_seconds + self._plan.pace.silence
         try:
             async with asyncio.timeout(seconds):
-                begun = await handle.begin(service.setup, service.confided, service.material)
+                begun = await handle.begin(service.setup, service.site_secrets, service.material)
         except TimeoutError:
             raise self._gone(model, f"it did not begin within {seconds:g} s") from None
         except SiteGone as error:
@@ -227,14 +227,14 @@ class SiteHost:
     async def release(self, model: int, tell: OnEvent) -> None:
         """End the site, and give its place back."""
         served = self._link is not None
-        if self.there:
+        if self.has_place:
             await self.unload()
             if served:
                 tell(ServerReleased(self._plan.services[model].name, self._plan.site))
 
-    def forsake(self, model: int, error: BaseException) -> None:
+    def abandon(self, model: int, error: BaseException) -> None:
         """Tell whoever waits for this model that nobody brings it up any more."""
-        self._plan.services[model].endpoint.forsaken(self._plan.site, str(error))
+        self._plan.services[model].endpoint.abandoned(self._plan.site, str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:
         """End the site, wherever it is."""

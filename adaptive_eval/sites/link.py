@@ -18,7 +18,7 @@ from adaptive_eval.sites.messages import (
     SiteOrder,
     SiteReply,
     SiteRequest,
-    heard_error,
+    decode_error,
     unpacked,
 )
 from adaptive_eval.store import Event
@@ -165,7 +165,7 @@ class SiteLink:
         if future is None or future.done():
             return
         if reply.error is not None:
-            future.set_exception(heard_error(reply.error))
+            future.set_exception(decode_error(reply.error))
         else:
             self.answers += len(reply.answers)
             future.set_result([unpacked(values, self._where) for values in reply.answers])

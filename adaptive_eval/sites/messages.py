@@ -118,7 +118,7 @@ class SiteSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteConfidence:
+class SiteSecrets:
     """What only the site may know: the model with the headers it is sent, and its keys."""
 
     model: ModelConfig = field(repr=False)
@@ -137,7 +137,7 @@ class SiteBegun(NamedTuple):
 class SiteHandle(Protocol):
     """A site that can be spoken to; everything raises `SiteGone` when it is gone."""
 
-    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model in place of the one before, unless it is served like this already."""
         ...
 
@@ -185,13 +185,13 @@ _ERRORS: dict[str, type[EndpointError]] = {
 }
 
 
-def told_error(error: EndpointError) -> tuple[str, str]:
+def encode_error(error: EndpointError) -> tuple[str, str]:
     """An error as it travels: its kind in the tree, and its words."""
     kind = next((name for name, one in _ERRORS.items() if isinstance(error, one)), Unavailable.__name__)
     return kind, str(error)
 
 
-def heard_error(told: tuple[str, str]) -> EndpointError:
+def decode_error(told: tuple[str, str]) -> EndpointError:
     """The error that a site has told."""
     kind, words = told
     return _ERRORS[kind](words)

@@ -16,11 +16,11 @@ from adaptive_eval.endpoints.never_asked import NeverAsked
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
-from adaptive_eval.running.serving import LOGS, HostsElsewhere, file_name
+from adaptive_eval.running.serving import LOGS, RemoteHosts, file_name
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SitePace
-from adaptive_eval.sites.messages import SiteConfidence, SiteMaterial, SiteSetup
+from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store
 
 SPLITS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
@@ -83,7 +83,7 @@ class RunSites:
     def __init__(self, cluster: SitePlacing) -> None:
         self._cluster = cluster
 
-    def open(self, prepared: PreparedRun, store: Store) -> HostsElsewhere:
+    def open(self, prepared: PreparedRun, store: Store) -> RemoteHosts:
         """A host for each site, nothing of which is placed yet, and an endpoint for each model that has sites."""
         config = prepared.config
         digest = blake2b(f"{store.directory.resolve()}\0{store.reader.created}".encode(), digest_size=6).hexdigest()
@@ -97,7 +97,7 @@ class RunSites:
                 name = run + place.name
                 plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), pace)
                 hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
-        return HostsElsewhere(hosts, served.endpoints)
+        return RemoteHosts(hosts, served.endpoints)
 
 
 class _Place(NamedTuple):
@@ -139,7 +139,7 @@ class _Served:
     def __init__(self, prepared: PreparedRun, store: Store) -> None:
         self.endpoints: dict[int, SitesEndpoint] = {}
         self._config, self._store, self._head = prepared.config, store, secrets.token_hex(8)
-        self._told: dict[int, tuple[SiteConfidence, SiteMaterial, str]] = {}
+        self._told: dict[int, tuple[SiteSecrets, SiteMaterial, str]] = {}
         keys = read_environment(self._config.folder)
         materials: dict[int, tuple[SiteMaterial, str]] = {}
         for number, model in enumerate(self._config.models):
@@ -150,15 +150,15 @@ class _Served:
             if id(prompts) not in materials:
                 materials[id(prompts)] = _material(prepared, number)
             material, material_mark = materials[id(prompts)]
-            confided = SiteConfidence(model, _keys_of(model, keys), self._config.keys)
-            self._told[number] = confided, material, _mark(confided, material_mark, self._config)
+            site_secrets = SiteSecrets(model, _keys_of(model, keys), self._config.keys)
+            self._told[number] = site_secrets, material, _mark(site_secrets, material_mark, self._config)
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
         """What a site at this place may serve."""
         config, marks = self._config, frozenset(self._told[number][2] for number in group.models)
         services = {}
         for number in group.models:
-            confided, material, mark = self._told[number]
+            site_secrets, material, mark = self._told[number]
             setup = SiteSetup(
                 run=config.name,
                 head=self._head,
@@ -166,13 +166,13 @@ class _Served:
                 marks=marks,
                 site=place.site,
                 place=place.word,
-                pool=config.pool if group.places and confided.model.in_pool else None,
+                pool=config.pool if group.places and site_secrets.model.in_pool else None,
                 folder=config.folder.resolve(),
                 logs=self._store.directory.resolve() / LOGS,
                 batch=config.sites.batch,
                 moment=config.sites.moment,
             )
-            services[number] = SiteService(setup, confided, material, self.endpoints[number])
+            services[number] = SiteService(setup, site_secrets, material, self.endpoints[number])
         return services
 
 
@@ -198,14 +198,14 @@ def _keys_of(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, st
     return {variable: environment[variable]} if variable is not None and variable in environment else {}
 
 
-def _mark(confided: SiteConfidence, material_mark: str, config: RunConfig) -> str:
+def _mark(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
     """Of everything that a site serves and how; another one for whatever differs."""
-    model = confided.model
+    model = site_secrets.model
     hidden = [*model.headers.items(), *model.sampling.extra_headers.items()]
     told = (
         model.model_dump_json(),
         sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),
-        sorted(confided.keys.items()),
+        sorted(site_secrets.keys.items()),
         material_mark,
         None if config.pool is None or not model.in_pool else sorted(config.pool.variables.items()),
         str(Path(config.folder).resolve()),

@@ -33,7 +33,6 @@ from adaptive_eval.scheduler.grading import ATTEMPTS
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
     SiteBegun,
-    SiteConfidence,
     SiteFacts,
     SiteGone,
     SiteMaterial,
@@ -41,9 +40,10 @@ from adaptive_eval.sites.messages import (
     SiteOrder,
     SiteReply,
     SiteRequest,
+    SiteSecrets,
     SiteSetup,
+    encode_error,
     packed,
-    told_error,
 )
 from adaptive_eval.store import Event
 
@@ -92,7 +92,7 @@ class SiteWorker:
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices, serves=serves)
 
-    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model for this head in place of the one before, unless it is served like this already.
 
         An earlier head, or an earlier model, is owed nothing.
@@ -100,7 +100,7 @@ class SiteWorker:
         self._busy += 1
         try:
             await self._begin_no_more()
-            self._beginning = asyncio.create_task(self._begin(setup, confided, material))
+            self._beginning = asyncio.create_task(self._begin(setup, site_secrets, material))
             return await self._beginning
         except asyncio.CancelledError:
             raise SiteGone("it works for another start of the run, or is being ended") from None
@@ -166,7 +166,7 @@ class SiteWorker:
             self._beginning.cancel()
             await asyncio.gather(self._beginning, return_exceptions=True)
 
-    async def _begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         await self._drop_all()
         before, self._setup, self._material = self._setup, setup, material
         self._something = asyncio.Event()
@@ -175,27 +175,27 @@ class SiteWorker:
         self._server = None
         if not self._numbers.keys() <= setup.marks:
             await self._clear(at_once=True)
-        return await self._load(setup, confided, material)
+        return await self._load(setup, site_secrets, material)
 
-    async def _load(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def _load(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         number = self._numbers.setdefault(setup.mark, len(self._numbers))
         try:
             if number not in self._servers:
-                self._servers[number] = self._opened(setup, confided)
+                self._servers[number] = self._opened(setup, site_secrets)
             await self._host.load(number, self._note)
         except (AdaptiveEvalError, OSError) as error:
             self._setup = None
             self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
         self._server = self._servers[number]
-        await self._grade_with(material, setup, confided)
+        await self._grade_with(material, setup, site_secrets)
         return SiteBegun(self._take_events())
 
-    def _opened(self, setup: SiteSetup, confided: SiteConfidence) -> LaunchedServer:
+    def _opened(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
         # the sections that serving needs, which were checked on the head; nothing else of the run is known here
-        known: dict[str, Any] = {"name": setup.run, "models": (confided.model,), "pool": setup.pool}
+        known: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "pool": setup.pool}
         config = RunConfig.model_construct(**known, folder=setup.folder)
-        environment = {**read_environment(setup.folder), **confided.keys}
+        environment = {**read_environment(setup.folder), **site_secrets.keys}
         require_programs(config, environment)
         notices, logs = allow_open_files(config), _writable(setup.logs)
         if setup.pool is not None:  # several places may serve the model at the same time
@@ -203,13 +203,13 @@ class SiteWorker:
         place = environment.get("CUDA_VISIBLE_DEVICES", "") if setup.place is None else setup.place
         return open_server(config, 0, environment, logs, place, self._ports, notices)
 
-    async def _grade_with(self, material: SiteMaterial, setup: SiteSetup, confided: SiteConfidence) -> None:
+    async def _grade_with(self, material: SiteMaterial, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
         """Have the grader of this material, which is the same for most models."""
-        if (grades := (material.grader, material.rubric, setup.folder, confided.hidden)) == self._grades:
+        if (grades := (material.grader, material.rubric, setup.folder, site_secrets.hidden)) == self._grades:
             return
         await self._grade_no_more()
         if material.grader is not None:
-            self._grading = GradingPool(material.grader, material.rubric, folder=setup.folder, keys=confided.hidden)
+            self._grading = GradingPool(material.grader, material.rubric, folder=setup.folder, keys=site_secrets.hidden)
             self._grades = grades
 
     async def _grade_no_more(self) -> None:
@@ -225,7 +225,7 @@ class SiteWorker:
         try:
             answers = await self._server.endpoint.sample(prompt, seeds, again)
         except EndpointError as error:
-            self._tell(SiteReply(request.number, error=told_error(error)))
+            self._tell(SiteReply(request.number, error=encode_error(error)))
             return
         marks = [await self._marks(one, question.for_trial(request.trial + at)) for at, one in enumerate(answers)]
         self._tell(SiteReply(request.number, tuple(map(packed, answers, marks))))

@@ -30,7 +30,7 @@ from adaptive_eval.store.events.grading import (
     ThresholdsFrozen,
     TrialsRegraded,
     VerdictsAsked,
-    VerdictsInVain,
+    VerdictsWasted,
 )
 from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunResumed, RunStarted, RunStopped, SettingsChanged
 from adaptive_eval.store.events.servers import (
@@ -145,7 +145,7 @@ __all__ = [
     "TrialsRegraded",
     "UnknownEvent",
     "VerdictsAsked",
-    "VerdictsInVain",
+    "VerdictsWasted",
     "answer_digest",
     "differences",
     "event_of",

@@ -14,7 +14,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store import queries, whereabouts
 from adaptive_eval.store.events import event_of, events_of_kind
 from adaptive_eval.store.events.event import Event, Json
-from adaptive_eval.store.events.grading import VerdictsInVain
+from adaptive_eval.store.events.grading import VerdictsWasted
 from adaptive_eval.store.kept_sums import Counts, thinned
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
@@ -36,7 +36,7 @@ from adaptive_eval.store.records import (
     TrialRecord,
     TrialUse,
     bits_of,
-    use_in_vain,
+    wasted_use,
 )
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
@@ -184,8 +184,8 @@ class RunReader:
         """By model, what grades have used that somebody was asked for."""
         rows = self._rows(self._queries.grading_uses)
         uses = {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
-        for event in events_of_kind(self.events(), VerdictsInVain):
-            uses[event.model] = uses.get(event.model, NO_GRADING).plus(use_in_vain(event))
+        for event in events_of_kind(self.events(), VerdictsWasted):
+            uses[event.model] = uses.get(event.model, NO_GRADING).plus(wasted_use(event))
         return uses
 
     def places(self) -> Iterator[TrialPlace]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.store.events.event import Event, Json
-from adaptive_eval.store.events.grading import VerdictsInVain
+from adaptive_eval.store.events.grading import VerdictsWasted
 
 SignalValue = float | bool | str
 
@@ -343,7 +343,7 @@ class GradingUse(NamedTuple):
 NO_GRADING = GradingUse()
 
 
-def use_in_vain(event: VerdictsInVain) -> GradingUse:
+def wasted_use(event: VerdictsWasted) -> GradingUse:
     """What the event says was used for no grade."""
     return GradingUse(verdicts_in_vain=event.verdicts, in_vain=Cost(event.tokens, event.usd, event.gpu_seconds))
 

@@ -245,7 +245,7 @@ def _kind_of(outcome: StoredOutcome) -> _Kind:
     return _Kind(bits, outcome.size // SIZE_STEP * SIZE_STEP, right)
 
 
-class Repeated(NamedTuple):
+class RepeatsFound(NamedTuple):
     """What the pairs of a model show."""
 
     pairs: int
@@ -266,12 +266,12 @@ class _Bound(NamedTuple):
     surest: bool = False
 
 
-def repeated(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[Repeated | None]:
+def repeated(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[RepeatsFound | None]:
     """For each model what is to be said; None: nothing is amiss, or it is not sampled."""
     return [_found(model, pairs, drawn) for model in range(len(pairs))]
 
 
-def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> Repeated | None:
+def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> RepeatsFound | None:
     mine, how = pairs[model], drawn[model]
     if how is None or not mine.agreed.total():
         return None
@@ -283,10 +283,10 @@ def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFre
     chance, bound = min(judged, key=lambda one: one[0])
     if chance <= ALARMING:
         number, alike = (mine.number, mine.agreed.total()) if bound.groups else (known, agreed)
-        return Repeated(number, alike, chance, bound.beside, bound.surest)
+        return RepeatsFound(number, alike, chance, bound.beside, bound.surest)
     unknown = known < mine.number
     unclear = unknown and not mine.vary and mine.number >= LEAST_PAIRS
-    return Repeated(mine.number, mine.number, None) if unclear else None
+    return RepeatsFound(mine.number, mine.number, None) if unclear else None
 
 
 def _questions(bound: _Bound) -> int:
@@ -384,7 +384,7 @@ def _bounded(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> float:
     return math.exp(min(0.0, float(numbers @ np.log1p(chances * math.expm1(low)) - low * agreed)))
 
 
-def said_of_repeats(found: Repeated, names: Sequence[str]) -> str:
+def said_of_repeats(found: RepeatsFound, names: Sequence[str]) -> str:
     """A sentence about it."""
     if found.chance is None:
         return (

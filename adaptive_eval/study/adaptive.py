@@ -81,7 +81,7 @@ class AdaptiveRequest:
     seed: int = 0
 
 
-class Replayed(NamedTuple):
+class ReplayedSetup(NamedTuple):
     """The mean over the replicates of one setup on one set of data."""
 
     data: str
@@ -98,14 +98,14 @@ class Replayed(NamedTuple):
     looks: float
 
 
-class Studied(NamedTuple):
+class StudiedData(NamedTuple):
     """One set of data: the fixed design at each N, and every setup."""
 
     source: OutcomeSource
     most: int
     fixed: OneLook
     """Means over the replicates."""
-    setups: list[Replayed]
+    setups: list[ReplayedSetup]
 
 
 def study_adaptive(request: AdaptiveRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
@@ -139,7 +139,7 @@ def study_adaptive(request: AdaptiveRequest, on_progress: OnStudyProgress = igno
     )
 
 
-def _studied(what: str, request: AdaptiveRequest, on_progress: OnStudyProgress) -> Studied:
+def _studied(what: str, request: AdaptiveRequest, on_progress: OnStudyProgress) -> StudiedData:
     prepared = _prepared(what, request.trials, request.top)
     source, most = prepared["default"].source, prepared["default"].plan.trials.max
     jobs = [_Job(what, request.trials, request.top, request.seed, draw) for draw in range(request.replicates)]
@@ -149,11 +149,11 @@ def _studied(what: str, request: AdaptiveRequest, on_progress: OnStudyProgress) 
         found.append(setups)
         on_progress(done / request.replicates, f"{source.name}: {done} of {request.replicates}")
     means = np.mean(np.array(found), axis=0).tolist()
-    return Studied(
+    return StudiedData(
         source=source,
         most=most,
         fixed=OneLook(*np.mean(np.array(fixed), axis=0)),
-        setups=[Replayed(source.name, name, *mean) for name, mean in zip(SETUPS, means, strict=True)],
+        setups=[ReplayedSetup(source.name, name, *mean) for name, mean in zip(SETUPS, means, strict=True)],
     )
 
 
@@ -247,14 +247,14 @@ def _pairs_tied(truth: FloatArray) -> int:
     return int((np.abs(np.diff(np.sort(truth))) <= EQUAL).sum())
 
 
-def _as_many(one: Studied, row: Replayed) -> float | None:
+def _as_many(one: StudiedData, row: ReplayedSetup) -> float | None:
     """The fixed N that calls as many; where all are equal there is nothing to call."""
     if _pairs_tied(one.source.truth) == len(one.source.truth) - 1:
         return None
     return smallest_fixed(one.fixed.called, row.called)
 
 
-def _rows(one: Studied) -> Iterator[tuple[Cell, ...]]:
+def _rows(one: StudiedData) -> Iterator[tuple[Cell, ...]]:
     fixed = one.fixed
     for row in one.setups:
         as_many = _as_many(one, row)
@@ -275,7 +275,7 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def _curves(studied: Sequence[Studied]) -> DataTable:
+def _curves(studied: Sequence[StudiedData]) -> DataTable:
     rows: list[tuple[Cell, ...]] = []
     for one in studied:
         for n, values in enumerate(zip(*one.fixed, strict=True), start=1):
@@ -284,7 +284,7 @@ def _curves(studied: Sequence[Studied]) -> DataTable:
     return DataTable("adaptive_fixed", "the fixed design, looked at once", columns, tuple(rows), shown=False)
 
 
-def _figure(one: Studied) -> StudyFigure:
+def _figure(one: StudiedData) -> StudyFigure:
     """What a design that looks once comes to at each N, and where the adaptive setups end."""
     trials = tuple(map(float, range(1, one.most + 1)))
     panels = []
@@ -300,7 +300,7 @@ def _figure(one: Studied) -> StudyFigure:
     return StudyFigure(f"adaptive_{one.source.name}", tuple(panels))
 
 
-def _criteria(one: Studied, replicates: int) -> Iterator[Criterion]:
+def _criteria(one: StudiedData, replicates: int) -> Iterator[Criterion]:
     """What rules promise of equals, and what is saved."""
     tied = _pairs_tied(one.source.truth)
     for row in one.setups:

@@ -9,7 +9,7 @@ from adaptive_eval.store.postgres.address import whole_path
 from adaptive_eval.study.experiment import Cell, Curve, DataTable, Experiment, Panel, StudyFigure
 
 
-class Spent(NamedTuple):
+class SpentTrials(NamedTuple):
     """What the trials of one model in one run come to."""
 
     run: str
@@ -25,7 +25,7 @@ class Spent(NamedTuple):
     """For how long its servers were held; None where nobody has measured it."""
 
 
-def spent_in(directory: Path) -> list[Spent]:
+def spent_in(directory: Path) -> list[SpentTrials]:
     """Every model of a run, those without a trial included."""
     with RunReader.intact(directory) as reader:
         models, held, sums = reader.header().models, reader.held() or {}, reader.sums()
@@ -33,7 +33,7 @@ def spent_in(directory: Path) -> list[Spent]:
     for model in models:
         own = [one for one in sums if one.model == model]
         found.append(
-            Spent(
+            SpentTrials(
                 run=name,
                 model=model,
                 trials=sum(one.trials for one in own),
@@ -59,7 +59,7 @@ def study_cost(directories: Sequence[Path]) -> Experiment:
         tables=(
             DataTable("cost_by_run", "by run", ("run", *_SUMMED), (*by_run, ("TOTAL", *_sums(rows)))),
             DataTable("cost_by_model", "by model", ("model", *_SUMMED), tuple(_grouped(rows, "model"))),
-            DataTable("cost", "by run and model", Spent._fields, tuple(map(tuple, rows)), shown=False),
+            DataTable("cost", "by run and model", SpentTrials._fields, tuple(map(tuple, rows)), shown=False),
         ),
         figures=(_figure(rows),),
         notes=(
@@ -69,10 +69,10 @@ def study_cost(directories: Sequence[Path]) -> Experiment:
     )
 
 
-_SUMMED = Spent._fields[2:]
+_SUMMED = SpentTrials._fields[2:]
 
 
-def _sums(rows: Sequence[Spent]) -> tuple[Cell, ...]:
+def _sums(rows: Sequence[SpentTrials]) -> tuple[Cell, ...]:
     values: list[Cell] = []
     for name in _SUMMED:
         known = [value for row in rows if (value := getattr(row, name)) is not None]
@@ -80,12 +80,12 @@ def _sums(rows: Sequence[Spent]) -> tuple[Cell, ...]:
     return tuple(values)
 
 
-def _grouped(rows: Sequence[Spent], by: str) -> list[tuple[Cell, ...]]:
+def _grouped(rows: Sequence[SpentTrials], by: str) -> list[tuple[Cell, ...]]:
     names = dict.fromkeys(getattr(row, by) for row in rows)
     return [(name, *_sums([row for row in rows if getattr(row, by) == name])) for name in names]
 
 
-def _figure(rows: Sequence[Spent]) -> StudyFigure:
+def _figure(rows: Sequence[SpentTrials]) -> StudyFigure:
     """A point for each model, run by run, in the order of the tables."""
     models = list(dict.fromkeys(row.model for row in rows))
     panels = []

@@ -12,7 +12,7 @@ import numpy as np
 from adaptive_eval.config.opponent import opponent_trials
 from adaptive_eval.config.prepare import PreparedRun, prompts_of
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.core.plan import SpentFirst
+from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.starting_point import StartingPoint
 from adaptive_eval.scheduler.ledger import cost_of
@@ -71,7 +71,7 @@ def _opponent_answers(
     opponent, seen = prepared.config.opponent, None if pilot is None else pilot.opponent
     assert opponent is not None
     if begun and not beginning.lacks_opponent and seen is not None:
-        there = SpentFirst(seen.trials, cost_of(seen))
+        there = SpentBefore(seen.trials, cost_of(seen))
         return AnswersBefore(seen.trials, *there.cost, there=there, opponent=opponent.name)
     usage = _usage_of(opponent, prepared, scenario, worlds, pilot)
     number = opponent_trials(prepared.config) * len(prepared.questions)

@@ -26,7 +26,7 @@ class ExpectedGrade(NamedTuple):
     told: tuple[str, ...] = ()
 
 
-def who_is_paid(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
+def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
     """The models, the opponent, and whoever is asked for grades."""
     opponent = () if config.opponent is None else (config.opponent,)
     return (*config.models, *opponent, *(config.grader.seats if isinstance(config.grader, AskedGrader) else ()))

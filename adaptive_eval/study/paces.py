@@ -7,7 +7,7 @@ import numpy as np
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.study.grading import who_is_paid
+from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.scenario import Scenario
 from adaptive_eval.study.simulated import Simulated
 from adaptive_eval.study.types import PaceCosts
@@ -46,7 +46,7 @@ def pace_costs(
 def _costs_of(
     favour: str, runs: Sequence[Simulated], own: Sequence[Simulated], prepared: PreparedRun, scenario: Scenario
 ) -> PaceCosts:
-    usage, priced = scenario.served.usage, any(one.price is not None for one in who_is_paid(prepared.config))
+    usage, priced = scenario.served.usage, any(one.price is not None for one in paid_servers(prepared.config))
     held = _paid_by_the_hour(prepared, scenario)
 
     def median(value: Callable[[Simulated], float], known: bool = True) -> float | None:

@@ -45,7 +45,7 @@ GUESSED_BATCH = 3600.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class MeasuredUsage:
     """What the answers of a pilot used: sums (L, K) over the answers of each model and category."""
 
     trials: FloatArray
@@ -136,7 +136,9 @@ def times_of_batches(events: Sequence[Event]) -> dict[str, list[float]]:
     return found
 
 
-def known_usage(measured: Measured, otherwise: AnswerUsage) -> tuple[AnswerUsage, NDArray[np.bool_], NDArray[np.bool_]]:
+def known_usage(
+    measured: MeasuredUsage, otherwise: AnswerUsage
+) -> tuple[AnswerUsage, NDArray[np.bool_], NDArray[np.bool_]]:
     """The pilot's means; for models without tokens, or without seconds, those of its other models, else a guess.
 
     Also which models' tokens, and which models' seconds, are their own.
@@ -190,7 +192,7 @@ class Pilot:
     """(L, M, N): categories by the trials' own numbers, -1 for none."""
     counts: NDArray[np.int64]
     """(L, M, K)."""
-    measured: Measured
+    measured: MeasuredUsage
     elapsed: float
     """Seconds that the pilot was active."""
     header: RunHeader
@@ -286,7 +288,7 @@ def _matching(directory: Path, graded: Sequence[TrialUse], roster: Roster) -> li
     return known
 
 
-def measure(known: PilotTrials, shape: tuple[int, int]) -> Measured:
+def measure(known: PilotTrials, shape: tuple[int, int]) -> MeasuredUsage:
     """Sums by model and category; `shape` has the numbers of models and categories."""
     cell = known.model * shape[1] + known.category
     size = shape[0] * shape[1]
@@ -300,7 +302,7 @@ def measure(known: PilotTrials, shape: tuple[int, int]) -> Measured:
     within = np.maximum(summed(logs**2) - summed(logs) ** 2 / held, 0.0).sum(axis=1)
     freedom = np.maximum(trials - 1.0, 0.0).sum(axis=1)
     spread = np.where(freedom > 0.0, np.sqrt(within / np.maximum(freedom, 1.0)), np.nan)
-    return Measured(
+    return MeasuredUsage(
         trials=trials,
         prompt_tokens=summed(known.prompt_tokens),
         completion_tokens=summed(known.completion_tokens),

@@ -13,7 +13,7 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan
-from adaptive_eval.core.plan import NOTHING_SPENT, SpentFirst
+from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
 from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.types import Cost
 from adaptive_eval.record.words import deciding_rule
@@ -114,7 +114,7 @@ class AnswersBefore(NamedTuple):
     gpu_seconds: float = 0.0
     to_come: float = 0.0
     """Seconds for those that are not there yet; nan where nobody knows how long answers take."""
-    there: SpentFirst = NOTHING_SPENT
+    there: SpentBefore = NOTHING_SPENT
     """Those of them that are."""
     opponent: str | None = None
     """The model that gives them, ungraded; None: all models do, greedily."""

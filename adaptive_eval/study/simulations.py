@@ -161,8 +161,8 @@ def simulate_all(
     with SimulationWorkers(scenario, likely, most) as workers:
         work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
-            own_runs = Wanted(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first))
-            at_other_paces = Wanted(others, 0 if end == STOPS[0] else min(PACE_FIRST, end), timed=True)
+            own_runs = WantedRuns(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first))
+            at_other_paces = WantedRuns(others, 0 if end == STOPS[0] else min(PACE_FIRST, end), timed=True)
             work.do(at_other_paces, own_runs)
             work.progress.found(work.runs[need])
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
@@ -174,7 +174,7 @@ def simulate_all(
         cells_to_fill = list(dict.fromkeys(table.values()))
         to_come = few * sum(one not in work.runs for one in cells_to_fill)
         work.progress.so_many_more(to_come + (PACE_MOST - PACE_FIRST) * len(others))
-        work.do(Wanted(others, min(PACE_FIRST, end), timed=True))
+        work.do(WantedRuns(others, min(PACE_FIRST, end), timed=True))
         table_worlds = _fill_table(work, cells_to_fill, few, _open_paces(work, need, others, min(PACE_MOST, end)))
     tried = {pace: work.runs[one] for pace, one in at_pace.items()}
     return Simulations(work.runs, need, capped, reference, table, end, table_worlds, tried)
@@ -192,29 +192,29 @@ def _ends(worlds: int, first: int, step: int) -> list[int]:
     return [*range(min(first, worlds), worlds, step), worlds]
 
 
-def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int, beside: "Wanted") -> int:
+def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int, beside: "WantedRuns") -> int:
     """Simulate the cells in the first worlds, in `few` of them at most, and something else beside the first of them;
     how many were enough."""
     done = 0
     for end in _ends(few, TABLE_FIRST, TABLE_STEP):
-        work.do(beside, Wanted(cells, end, timed=False))
+        work.do(beside, WantedRuns(cells, end, timed=False))
         done = end
         if end >= TABLE_FIRST and all(cell_settled(work.runs[one][:end]) for one in cells):
             break
     return done
 
 
-def _open_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> "Wanted":
+def _open_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> "WantedRuns":
     """One more world for those of the other paces of which the first have not told enough."""
     open_still = [
         one
         for one in others
         if most > PACE_FIRST and not pace_settled(work.runs[one], work.runs[need][: len(work.runs[one])])
     ]
-    return Wanted(open_still, most, timed=True)
+    return WantedRuns(open_still, most, timed=True)
 
 
-class Wanted(NamedTuple):
+class WantedRuns(NamedTuple):
     """Every variant in the first `end` worlds."""
 
     variants: Sequence[Variant]
@@ -230,7 +230,7 @@ class _Workload:
         self.progress = progress
         self.runs: Runs = {}
 
-    def do(self, *wanted: Wanted) -> None:
+    def do(self, *wanted: WantedRuns) -> None:
         """What is wanted, where it is not there already."""
         missing = [
             (world, one, timed)

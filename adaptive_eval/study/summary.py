@@ -16,7 +16,7 @@ from adaptive_eval.core.rules import Correctable, Rule
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
-from adaptive_eval.study.grading import who_is_paid
+from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import CAPS, NOTHING_BEFORE, Scenario
 from adaptive_eval.study.simulated import DECIDED, EndedComparison, Simulated, counts_of_recorded, priced
@@ -195,7 +195,7 @@ def _gate(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) 
 def _known(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
     """What the configuration and the usage tell of: tokens, usd, gpu_hours, seconds."""
     usage = scenario.served.usage
-    paid = {of: any(getattr(one, of) is not None for one in who_is_paid(prepared.config)) for of in ("price", "gpus")}
+    paid = {of: any(getattr(one, of) is not None for one in paid_servers(prepared.config)) for of in ("price", "gpus")}
     return {
         "tokens": usage.knows_tokens,
         "usd": usage.knows_tokens and paid["price"],

@@ -26,7 +26,7 @@ from adaptive_eval.cli import COMMANDS, app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
-from adaptive_eval.show.track.follow import Tracked
+from adaptive_eval.show.track.follow import TrackedRun
 from adaptive_eval.show.track.points import Point, draw, identity, ranking, settings, write_files
 from adaptive_eval.store.database import DATABASE_FILE
 
@@ -184,9 +184,9 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
 class Listener:
     """A tracker that is told all that the real ones are, and keeps none of it."""
 
-    def begin(self, view: RunView, created: float, directory: Path) -> Tracked:
+    def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
         assert identity(view, created) and settings(view)
-        return Tracked(-1, "nowhere")
+        return TrackedRun(-1, "nowhere")
 
     def log(self, points: Sequence[Point]) -> None:
         assert points

@@ -74,7 +74,7 @@ def test_what_was_bought_under_other_settings_counts(plan: Plan, seed: int, data
     there = [Ask(m, q, trial, 0) for m in range(models) for q in range(questions) for trial in range(had[m])]
     shell = Shell(plan, answers, np.random.default_rng(seed))
     elsewhere = Cost(*(data.draw(st.sampled_from([0, 0, 1, 40])) for _ in range(3)))
-    shell.controller.spend_elsewhere(elsewhere.tokens, elsewhere)
+    shell.controller.spend_outside_plan(elsewhere.tokens, elsewhere)
     shell.told = answers.of(there)
     shell.controller.restore(shell.told)
     spent = [owed + more for owed, more in zip(exposure(shell, []), (elsewhere.tokens, *elsewhere), strict=True)]
@@ -109,13 +109,13 @@ def test_a_model_that_joins_is_left_out_where_the_budget_has_been_spent_on_the_o
 
 def test_what_was_spent_on_models_that_are_here_no_more_counts() -> None:
     controller = Controller(never(Budget(trials=40)))
-    controller.spend_elsewhere(15, Cost(tokens=1500))
+    controller.spend_outside_plan(15, Cost(tokens=1500))
     controller.restore([])
     assert len(controller.ask(99)) == 20
     controller.tell([Outcome(m, q, trial, 0) for m in (0, 1) for q in range(5) for trial in range(2)])
     assert controller.finished is Reason.BUDGET and controller.trials.sum() == 20
     none = Controller(never(Budget(trials=40)))
-    none.spend_elsewhere(21, NO_COST)
+    none.spend_outside_plan(21, NO_COST)
     none.restore([])
     assert none.finished is Reason.BUDGET and none.ask(99) == []
 

@@ -103,7 +103,9 @@ async def test_a_connection_that_was_closed_is_not_used_though_nobody_has_heard(
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             for _ in range(2):
                 for connection in (one for some in transport._idle.values() for one in some):
-                    while not connection.hung_up:  # the event loop does not run meanwhile, and cannot hear of it
+                    while (
+                        not connection.closed_by_server
+                    ):  # the event loop does not run meanwhile, and cannot hear of it
                         pass
                 assert (await client.get(url)).content == b"hello"
         await server

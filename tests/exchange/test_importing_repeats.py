@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.exchange.recording import recording_of_run
 from adaptive_eval.exchange.repeats import GivenAnswer, Repeats
-from adaptive_eval.exchange.samples import made_answer
+from adaptive_eval.exchange.samples import logged_answer
 from adaptive_eval.record.view import read_view as view_of
 
 LONG = "because of this " * 20
@@ -96,6 +96,6 @@ def test_no_letter_of_an_honest_server_is_left_out(certain: float) -> None:
         for question in range(20):
             for trial in range(8):
                 letter = "A" if rng.random() < certain else string.ascii_uppercase[rng.integers(1, 4)]
-                answer = made_answer(letter, finish_reason="stop")
+                answer = logged_answer(letter, finish_reason="stop")
                 passed += len(repeats.take(GivenAnswer("m", str(question), answer), trial))
         assert (passed, repeats.dropped) == (160, {}), seed

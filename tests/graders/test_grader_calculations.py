@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.graders.bounded import Large, equal, interval
+from adaptive_eval.graders.bounded import HugeNumber, equal, interval
 from adaptive_eval.graders.calculation import value_of
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.questions.types import Question
@@ -138,7 +138,7 @@ def test_intervals_hold_what_they_stand_for(one: Fraction, other: Fraction) -> N
 
 
 def test_sizes_are_lower_bounds() -> None:
-    assert equal(Large(1000.0), Fraction(10**900)) is False
-    assert equal(Large(1000.0), Fraction(10**1100)) is None
-    assert equal(Large(1000.0), Large(2000.0)) is None
-    assert equal(Large(1000.0), Large(1000.0, sign=-1)) is False
+    assert equal(HugeNumber(1000.0), Fraction(10**900)) is False
+    assert equal(HugeNumber(1000.0), Fraction(10**1100)) is None
+    assert equal(HugeNumber(1000.0), HugeNumber(2000.0)) is None
+    assert equal(HugeNumber(1000.0), HugeNumber(1000.0, sign=-1)) is False

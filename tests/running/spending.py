@@ -175,7 +175,7 @@ class SpendingWire:
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         return ProbeTrouble("nobody listens") if self._gone else None
 
-    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         return 404, b""
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.scheduler import departures
-from adaptive_eval.show.serve.folder import UNANSWERED, Folder
+from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.store import RunReader, RunResumed, events_of_kind
 
 CONTINUE = r"continue  adaptive-eval run \S*run\.yaml"
@@ -349,6 +349,8 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tc
     assert "no model has a score" in ended.stdout and "first ada" not in ended.stdout
     assert "95% interval" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
-    assert [(one.status, one.reason) for one in Folder(site.directory().parent).briefs()] == [("stopped", UNANSWERED)]
+    assert [(one.status, one.reason) for one in RunsFolder(site.directory().parent).briefs()] == [
+        ("stopped", UNANSWERED)
+    ]
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
     assert "(stopped: blocked;" in (site.directory() / "report.md").read_text()

@@ -14,15 +14,15 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.removed_models import (
     RemovedModelsSpending,
     counted_gpu_seconds,
-    spent_beside,
+    other_costs,
     spent_on_removed_models,
 )
-from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.rejudging_costs import VerdictLedger
 from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.scheduler.verdict_costs import all_spent
-from adaptive_eval.show.beside import beside_in_short
+from adaptive_eval.show.beside import other_costs_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.store import AnswersLost, AnswersUnwanted, CommitBatch, HeldTime, Regrade, Store
@@ -102,8 +102,8 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         AnswersUnwanted("bob", 1, 1, 10, 0.0, 2.0),
         AnswersUnwanted("ada", 3, 0),
     ]
-    removed = RemovedModelsSpending((BesideRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
-    rows = spent_beside(removed, Names(["ada", "bob"]), {1}, events)
+    removed = RemovedModelsSpending((OtherCostRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
+    rows = other_costs(removed, Names(["ada", "bob"]), {1}, events)
     assert [(row.what, row.model, row.tokens, row.gpu_seconds, row.counted_gpu_seconds) for row in rows] == [
         ("left", "cyd", 9, 0.0, 0.0),
         ("lost", "ada", 107, 31.0, 31.0),
@@ -115,11 +115,11 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0 + 6.0
-    said = beside_in_short(rows)
+    said = other_costs_in_short(rows)
     assert said is not None and said.startswith(
         "3 trials, 216 tokens, $2.05, 0.010 GPU hours on cyd, which the run has no"
     )
     assert said.endswith(
         "more; answers of 2 models that never came; answers of 2 models that were asked ahead and never wanted"
     )
-    assert beside_in_short(()) is None
+    assert other_costs_in_short(()) is None

@@ -29,7 +29,7 @@ class Cloud:
         self.asked = 0
         """Places that were asked for, and not given back or lost."""
         self.most_asked = 0
-        self.forsaken: dict[int, BaseException] = {}
+        self.abandoned: dict[int, BaseException] = {}
         self.always_lost: Callable[[int], bool] = lambda model: False
         self.refuses = False
 
@@ -40,12 +40,12 @@ class Cloud:
 class PassingPlace:
     """One place of a cloud."""
 
-    roomy = None
+    overlapping = None
 
     def __init__(self, cloud: Cloud, models: Sequence[int] = range(len(NAMES)), found: int | None = None) -> None:
         self.models, self.found, self.kept = models, found, found is not None
         self.cloud = cloud
-        self.there = False
+        self.has_place = False
         self.served: int | None = None
         self.epoch = 0
         """Another one after each change of what it serves."""
@@ -53,8 +53,8 @@ class PassingPlace:
         self.in_vain = 0
         cloud.places.append(self)
 
-    async def have(self, model: int, tell: Callable[[Event], None], lost: Lost) -> None:
-        assert not self.there
+    async def acquire(self, model: int, tell: Callable[[Event], None], lost: Lost) -> None:
+        assert not self.has_place
         self._lost = lost
         self.cloud.asked += 1
         self.cloud.most_asked = max(self.cloud.most_asked, self.cloud.asked)
@@ -68,10 +68,10 @@ class PassingPlace:
             self.cloud.asked -= 1
             raise
         self.cloud.room -= not self.kept
-        self.there, self.kept = True, False
+        self.has_place, self.kept = True, False
 
     async def load(self, model: int, tell: Callable[[Event], None]) -> None:
-        if not self.there:  # since this was begun
+        if not self.has_place:  # since this was begun
             raise PlaceLost("its node was taken away")
         assert self.served is None or endpoint_of(self).at.count(self) == 0, "a server in use was stopped"
         self._serve(None)
@@ -89,11 +89,11 @@ class PassingPlace:
 
     async def release(self, model: int, tell: Callable[[Event], None]) -> None:
         await self.cloud.moment()
-        if self.there:
+        if self.has_place:
             self._go()
 
-    def forsake(self, model: int, error: BaseException) -> None:
-        self.cloud.forsaken[model] = error
+    def abandon(self, model: int, error: BaseException) -> None:
+        self.cloud.abandoned[model] = error
 
     def be_lost(self, epoch: int) -> None:
         """With what it serves, unless that has changed."""
@@ -111,7 +111,7 @@ class PassingPlace:
 
     def _go(self) -> None:
         self._serve(None)
-        self.there, self.found = False, None
+        self.has_place, self.found = False, None
         self.cloud.room += 1
         self.cloud.asked -= 1
 
@@ -126,8 +126,8 @@ class CloudEndpoint(FakeEndpoint):
         number = NAMES.index(self.model)
         while True:
             while not (up := [place for place in self.cloud.places if place.served == number]):
-                if number in self.cloud.forsaken:
-                    raise LaunchFailed(str(self.cloud.forsaken[number]))
+                if number in self.cloud.abandoned:
+                    raise LaunchFailed(str(self.cloud.abandoned[number]))
                 await asyncio.sleep(0.001)
             place = min(up, key=self.at.count)
             epoch = place.epoch
@@ -232,10 +232,10 @@ async def test_a_further_place_that_is_refused_is_done_without(tmp_path: Path, r
     bed = bed_on(cloud, 4, tmp_path, slots=1)
     refused = cloud.places[3]
 
-    async def have(model: int, tell: Callable[[Event], None], lost: Lost) -> None:
+    async def acquire(model: int, tell: Callable[[Event], None], lost: Lost) -> None:
         raise LaunchFailed("its node has another version")
 
-    refused.have = have  # type: ignore[method-assign]
+    refused.acquire = acquire  # type: ignore[method-assign]
     scheduler = await bed.start()
     assert not scheduler.lost and bed.looks() == reference.looks()
     told = events_of_kind(bed.observer.events, ServersNoticed)

@@ -20,7 +20,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.turns import RoomyHost
+from adaptive_eval.scheduler.turns import OverlappingHost
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
@@ -32,9 +32,9 @@ from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 class FakeHost:
     """Counts its swaps, and finds it wrong when a model is asked that is not there."""
 
-    there, kept = True, False
+    has_place, kept = True, False
     found: int | None = None
-    roomy: RoomyHost | None = None
+    overlapping: OverlappingHost | None = None
 
     def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
         self.models = models
@@ -59,12 +59,12 @@ class FakeHost:
         self.loaded = model
         tell(ServerLaunched(model=list(SKILLS)[model]))
 
-    async def have(
+    async def acquire(
         self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
     ) -> None:
         raise AssertionError("it is there")
 
-    def forsake(self, model: int, error: BaseException) -> None:
+    def abandon(self, model: int, error: BaseException) -> None:
         return
 
     async def release(self, model: int, tell: Callable[[Event], None]) -> None:
@@ -316,13 +316,13 @@ Fits = Callable[[int, int], bool]
 class RoomyPlace:
     """A place of a pool where some models fit beside each other; it finds it wrong when a server in use is stopped."""
 
-    there, kept = True, False
+    has_place, kept = True, False
     found: int | None = None
     models = tuple(range(len(SKILLS)))
 
     def __init__(self, name: str, bed: Bed, fits: Fits, *, small: bool = False) -> None:
         """`small`: nothing starts beside another one, whatever `fits` says."""
-        self.name, self.fits, self.small, self.roomy = name, fits, small, self
+        self.name, self.fits, self.small, self.overlapping = name, fits, small, self
         self.endpoints = {
             model: LaunchedEndpoint(partial(FakeEndpoint, who, skill, delay=0.004))
             for model, (who, skill) in enumerate(SKILLS.items())
@@ -336,12 +336,12 @@ class RoomyPlace:
         self.stopping = 0.0
         """How long a server takes to stop beside the next one."""
 
-    async def have(
+    async def acquire(
         self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
     ) -> None:
         raise AssertionError("it is there")
 
-    def forsake(self, model: int, error: BaseException) -> None:
+    def abandon(self, model: int, error: BaseException) -> None:
         self.endpoints[model].give_up(str(error))
 
     async def load(self, model: int, tell: Callable[[Event], None]) -> None:

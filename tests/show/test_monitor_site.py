@@ -26,7 +26,7 @@ from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.http1 import HttpServer
 from adaptive_eval.show.serve.page_state import to_json
-from adaptive_eval.show.serve.site import HEADERS, Site, serve, stays_here
+from adaptive_eval.show.serve.site import HEADERS, Site, only_on_this_machine, serve
 from adaptive_eval.store import RunFinished, RunStopped, Store, TrialsRegraded
 
 Play = Callable[..., Played]
@@ -474,5 +474,9 @@ async def test_a_port_that_is_taken_is_said(play: Play) -> None:
 
 
 def test_only_loopback_stays_here() -> None:
-    assert stays_here("127.0.0.1") and stays_here("::1") and stays_here("localhost")
-    assert not stays_here("0.0.0.0") and not stays_here("10.0.0.7") and not stays_here("gpu01")
+    assert only_on_this_machine("127.0.0.1") and only_on_this_machine("::1") and only_on_this_machine("localhost")
+    assert (
+        not only_on_this_machine("0.0.0.0")
+        and not only_on_this_machine("10.0.0.7")
+        and not only_on_this_machine("gpu01")
+    )

@@ -10,12 +10,12 @@ from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink, SitePace
 from adaptive_eval.sites.messages import (
     SiteBegun,
-    SiteConfidence,
     SiteMaterial,
     SiteNews,
     SiteOrder,
     SiteReply,
     SiteRequest,
+    SiteSecrets,
     SiteSetup,
     packed,
 )
@@ -31,7 +31,7 @@ class PatientSite:
         self.asked = asyncio.Event()
         self.told: asyncio.Queue[SiteNews] = asyncio.Queue()
 
-    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         return SiteBegun()
 
     async def order(self, head: str, order: SiteOrder) -> None:

@@ -62,7 +62,7 @@ from adaptive_eval.store import (
     TrialsRegraded,
     UnknownEvent,
     VerdictsAsked,
-    VerdictsInVain,
+    VerdictsWasted,
     event_of,
     since_the_start,
 )
@@ -245,7 +245,7 @@ STORED = [
         {"answers": 3, "tokens": -12, "usd": -0.5, "gpu_seconds": 1.5},
     ),
     (
-        VerdictsInVain("ada", 2, 12, 0.5, 1.5),
+        VerdictsWasted("ada", 2, 12, 0.5, 1.5),
         "verdicts_in_vain",
         {"model": "ada", "verdicts": 2, "tokens": 12, "usd": 0.5, "gpu_seconds": 1.5},
     ),

@@ -15,7 +15,7 @@ from adaptive_eval.store.repeats import (
     ALARMING,
     SUREST,
     AnswerPairs,
-    Repeated,
+    RepeatsFound,
     SamplingFreedom,
     chance_of_agreement,
     repeated,
@@ -57,7 +57,7 @@ def free(question: int, trial: int) -> int:
     return trial
 
 
-def alarmed(found: Repeated | None) -> bool:
+def alarmed(found: RepeatsFound | None) -> bool:
     return found is not None and found.chance is not None
 
 
@@ -140,7 +140,7 @@ def test_where_nothing_can_be_said_that_is_said(
     others: Sequence[Texts], drawn: Sequence[SamplingFreedom | None]
 ) -> None:
     found = repeated([pairs_of(stuck), *map(pairs_of, others)], [WARM, *drawn])[0]
-    assert found == Repeated(120, 120, None)
+    assert found == RepeatsFound(120, 120, None)
     assert "nobody can tell" in said_of_repeats(found, ["m"])
     few = pairs_of(stuck, questions=2, trials=8)
     assert repeated([few], [WARM]) == [None]

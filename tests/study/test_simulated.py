@@ -91,8 +91,8 @@ def test_the_same_seed_gives_the_same_answers_under_any_plan() -> None:
     whole = simulate_run(plan(3), chances, served(3), (1, 2))
     assert whole == simulate_run(plan(3), chances, served(3), (1, 2))
     assert whole != simulate_run(plan(3), chances, served(3), (1, 3))
-    roomy = simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
-    assert roomy == whole
+    overlapping = simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
+    assert overlapping == whole
 
 
 def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:

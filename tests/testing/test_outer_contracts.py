@@ -12,7 +12,7 @@ import pytest
 
 from adaptive_eval.exchange.detect import TABLES, TableFormat
 from adaptive_eval.exchange.export import EXPORTS, ExportFormat
-from adaptive_eval.exchange.samples import LogFile, Record, made_answer, whole_number
+from adaptive_eval.exchange.samples import LogFile, Record, logged_answer, whole_number
 from adaptive_eval.exchange.tables.reader import Rows
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.record.view import RunView
@@ -45,7 +45,7 @@ def read_row(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]
         model,
         question,
         None,
-        answer=made_answer(said if isinstance(said, str) else ""),
+        answer=logged_answer(said if isinstance(said, str) else ""),
         has_text=True,
         value=float(right) if isinstance(right, bool) else None,
         missing=missing,

@@ -19,7 +19,7 @@ from adaptive_eval.exchange.samples import (
     Record,
     finite_number,
     known_sampling,
-    made_answer,
+    logged_answer,
     mapping,
     sequence,
     value_of_score,
@@ -180,7 +180,7 @@ def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
     text, reasoning = _text(mapping(choice.get("message")).get("content"), sample)
     reason = as_text(choice.get("stop_reason")) or "unknown"
     limit = LIMITS.get(as_text(mapping(sample.get("limit")).get("type")))
-    answer = made_answer(
+    answer = logged_answer(
         text,
         finish_reason=STOP_REASONS.get(reason, reason),
         reasoning=reasoning,

@@ -31,7 +31,7 @@ from adaptive_eval.exchange.samples import (
     LoggedQuestion,
     LoggedSettings,
     Record,
-    made_answer,
+    logged_answer,
     tidy_text,
     value_of_score,
 )
@@ -225,7 +225,7 @@ class _Row:
         text = self._text("text")
         if text is None and "finish_reason" not in self._row:
             return None
-        answer = NO_ANSWER if text is None else made_answer(text, reasoning=self._text("reasoning"))
+        answer = NO_ANSWER if text is None else logged_answer(text, reasoning=self._text("reasoning"))
         flags = self._text("flags")
         return replace(
             answer,

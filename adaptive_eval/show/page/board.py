@@ -7,7 +7,7 @@ from adaptive_eval.record.board import Benchmark, Board
 from adaptive_eval.record.board_runs import RunScore
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.show.board import LONG, Sheet, headline, notes_of, scores_by_run, sheets_of
+from adaptive_eval.show.board import LONG, BoardTable, headline, notes_of, scores_by_run, sheets_of
 from adaptive_eval.show.page.documents import STATIC, still_page
 
 LINES = 10
@@ -32,7 +32,7 @@ def _body(board: Board, made: str) -> Iterator[str]:
     yield "</main>\n"
 
 
-def _section(sheet: Sheet) -> Iterator[str]:
+def _section(sheet: BoardTable) -> Iterator[str]:
     title = _text(sheet.title)
     yield f'<section class="sheet" aria-label="{title}"><h2>{title}</h2>\n'
     if sheet.history is not None:
@@ -56,7 +56,7 @@ def _section(sheet: Sheet) -> Iterator[str]:
     yield "</section>\n"
 
 
-def _kind(sheet: Sheet, at: int) -> str:
+def _kind(sheet: BoardTable, at: int) -> str:
     return "" if at < sheet.texts else ' class="digits"'
 
 

@@ -19,9 +19,9 @@ from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import grading_cost
-from adaptive_eval.record.removed_models import counted_gpu_seconds, spent_beside, spent_on_removed_models
+from adaptive_eval.record.removed_models import counted_gpu_seconds, other_costs, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun, held_servers
-from adaptive_eval.record.results import BesideRow, GradingCost, Results
+from adaptive_eval.record.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.view import STEPS, RunView, assemble_view
 from adaptive_eval.store import (
@@ -230,9 +230,9 @@ class Feed:
         return "finished" if events and isinstance(events[-1], RunFinished) else "stopped"
 
     @property
-    def beside(self) -> tuple[BesideRow, ...]:
+    def beside(self) -> tuple[OtherCostRow, ...]:
         """What caps count besides the stored answers of today's models."""
-        return spent_beside(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events())
+        return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events())
 
     @property
     def gpu_seconds(self) -> float:
@@ -258,7 +258,7 @@ class Feed:
                 self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=True)
             self._looks_read = len(self.sums.looks())
         elif not mark.running:
-            self.results = StoredRun(reader, self.stored, self.sums.events()).at_a_glance(
+            self.results = StoredRun(reader, self.stored, self.sums.events()).brief_results(
                 running=False, rows=self._rows
             )
         elif before is None or mark.results != before.results or not before.running:

@@ -54,7 +54,7 @@ class RunBrief:
     """Seconds since 1970."""
 
 
-class Folder:
+class RunsFolder:
     """A directory that is a run, or has runs in it; looked into anew each time, since runs come and go."""
 
     def __init__(self, path: Path) -> None:

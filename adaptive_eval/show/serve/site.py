@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.channel import Channel
-from adaptive_eval.show.serve.folder import Folder
+from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse
 from adaptive_eval.show.serve.page_state import to_json
 
@@ -48,7 +48,7 @@ class Site:
     """Answers requests about the runs of a folder; `host` is what it listens on."""
 
     def __init__(self, path: Path, host: str) -> None:
-        self._folder = Folder(path)
+        self._folder = RunsFolder(path)
         self._names = {"localhost", socket.gethostname().lower(), host.lower()}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="run-reader")
         self._channels: dict[str, Channel] = {}
@@ -207,7 +207,7 @@ async def asked_to_stop() -> None:
             loop.remove_signal_handler(number)
 
 
-def stays_here(host: str) -> bool:
+def only_on_this_machine(host: str) -> bool:
     """Whether nobody on another machine can reach this address."""
     try:
         return ip_address(host).is_loopback

@@ -22,7 +22,7 @@ POLL_SECONDS = 2.0
 PATIENCE_SECONDS = 30.0
 
 
-class Tracked(NamedTuple):
+class TrackedRun(NamedTuple):
     """A run as its tracker has it."""
 
     looks: int
@@ -34,7 +34,7 @@ class Tracked(NamedTuple):
 class Tracker(Protocol):
     """Where a run is told."""
 
-    def begin(self, view: RunView, created: float, directory: Path) -> Tracked:
+    def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
         """Find it again, or begin it."""
         ...
 

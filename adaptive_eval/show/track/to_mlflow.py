@@ -12,7 +12,7 @@ from typing import Any
 
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.track.follow import Tracked
+from adaptive_eval.show.track.follow import TrackedRun
 from adaptive_eval.show.track.points import COLUMNS, Point, draw, flat, identity, ranking, settings, write_files
 
 EXPERIMENT = "adaptive-eval"
@@ -36,7 +36,7 @@ class Mlflow:
         self._client: Any = module.MlflowClient(tracking_uri=uri)
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
 
-    def begin(self, view: RunView, created: float, directory: Path) -> Tracked:
+    def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
         """Find it again by its tag, or begin it."""
         client, name = self._client, identity(view, created)
         found = client.get_experiment_by_name(self._experiment)
@@ -53,8 +53,8 @@ class Mlflow:
                 client.log_batch(self._id, params=part)
         uri = client.tracking_uri
         if uri.startswith("http"):
-            return Tracked(looks, f"{uri.rstrip('/')}/#/experiments/{experiment}/runs/{self._id}")
-        return Tracked(looks, f"experiment {self._experiment}, run {self._id}")
+            return TrackedRun(looks, f"{uri.rstrip('/')}/#/experiments/{experiment}/runs/{self._id}")
+        return TrackedRun(looks, f"experiment {self._experiment}, run {self._id}")
 
     def log(self, points: Sequence[Point]) -> None:
         metrics = (

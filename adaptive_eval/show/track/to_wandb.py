@@ -11,7 +11,7 @@ from typing import Any
 
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.track.follow import Tracked
+from adaptive_eval.show.track.follow import TrackedRun
 from adaptive_eval.show.track.points import COLUMNS, Point, draw, identity, ranking, settings, write_files
 
 PROJECT = "adaptive-eval"
@@ -26,7 +26,7 @@ class Wandb:
         self._place = {"project": project or os.environ.get("WANDB_PROJECT") or PROJECT}
         self._place |= {key: name for key, name in (("entity", entity), ("group", group)) if name is not None}
 
-    def begin(self, view: RunView, created: float, directory: Path) -> Tracked:
+    def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
         """Find it again by its id, or begin it."""
         own = self._wandb.Settings(
             console="off",
@@ -52,7 +52,7 @@ class Wandb:
         self._run.config.update(dict(settings(view)), allow_val_change=True)
         self._run.define_metric("*", step_metric="trials")
         known = 0 if self._run.offline else int(self._run.summary.get("look", 0))
-        return Tracked(known, f"offline: wandb sync {self._run.dir}/.." if self._run.offline else str(self._run.url))
+        return TrackedRun(known, f"offline: wandb sync {self._run.dir}/.." if self._run.offline else str(self._run.url))
 
     def log(self, points: Sequence[Point]) -> None:
         for point in points:

@@ -40,7 +40,7 @@ from adaptive_eval.store.events.grading import (
     ThresholdsFrozen,
     TrialsRegraded,
     VerdictsAsked,
-    VerdictsInVain,
+    VerdictsWasted,
 )
 from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunResumed, RunStarted, RunStopped, SettingsChanged
 from adaptive_eval.store.events.servers import (
@@ -102,7 +102,7 @@ CLASSES: tuple[type[Event], ...] = (
     BaselineAsked,
     AnswersKept,
     VerdictsAsked,
-    VerdictsInVain,
+    VerdictsWasted,
     RunStopped,
     RunFinished,
 )

@@ -105,7 +105,7 @@ class VerdictsAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictsInVain(Event):
+class VerdictsWasted(Event):
     """Requests for grades of a model's answers that are stored, and in what these have cost, but led to no grade of
     today: a verdict could not be read, a reply to it was lost, or another one has taken its place."""
 

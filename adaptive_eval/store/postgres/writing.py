@@ -70,7 +70,7 @@ class Statement(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
-class Recorded:
+class RecordedWrites:
     """A `LedgerWrites` that is done when all of it is known: all of it may have to be done again."""
 
     def __init__(self) -> None:
@@ -132,9 +132,9 @@ class PostgresLedger(PostgresReading):
         return ledger, found is not None
 
     @contextmanager
-    def transaction(self) -> Iterator[Recorded]:
+    def transaction(self) -> Iterator[RecordedWrites]:
         """Write whole or not at all what is done within."""
-        recorded = Recorded()
+        recorded = RecordedWrites()
         yield recorded
         self._commit(recorded.statements)
 

@@ -8,7 +8,7 @@ import { count, duration, listed, moment, name, number, percent, plain, plural, 
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar, BesideFixed, CostInVain, GradingCost } from "./sent.js" */
+/** @import { OtherCostRow, PairRow, RunCost, RunView, UsedSoFar, BesideFixed, WastedCost, GradingCost } from "./sent.js" */
 
 /** @type {Record<string, string>} */
 const REASONS = {
@@ -263,7 +263,7 @@ function besideFixed(found) {
   );
 }
 
-/** What a judge or a verifier has used. @param {GradingCost | CostInVain} row */
+/** What a judge or a verifier has used. @param {GradingCost | WastedCost} row */
 function graded(row) {
   return listed([
     plural(row.tokens, "token"),
@@ -272,7 +272,7 @@ function graded(row) {
   ]);
 }
 
-/** @param {BesideRow} row */
+/** @param {OtherCostRow} row */
 function spentOn(row) {
   const model = plain(row.model ?? "", 40);
   if (row.what === "left") return `on ${model}, which the run has no more`;
@@ -285,7 +285,7 @@ function spentOn(row) {
     : "on the verifier before any answer";
 }
 
-/** @param {BesideRow} row @returns {string[]} */
+/** @param {OtherCostRow} row @returns {string[]} */
 function amounts(row) {
   return [
     row.trials ? plural(row.trials, "trial") : "",

@@ -297,7 +297,7 @@
  * @property {number | null} server_seconds
  * @property {number | null} server_gpu_seconds
  * @property {number | null} counted_gpu_seconds
- * @property {BesideRow[]} beside
+ * @property {OtherCostRow[]} beside
  * @property {GradingCost | null} grading
  * @property {BesideFixed | null} beside_fixed
  */
@@ -319,11 +319,11 @@
  * @property {number} tokens
  * @property {number} usd
  * @property {number} gpu_seconds
- * @property {CostInVain | null} in_vain
+ * @property {WastedCost | null} in_vain
  */
 
 /**
- * @typedef {object} CostInVain
+ * @typedef {object} WastedCost
  * @property {number} verdicts
  * @property {number} tokens
  * @property {number} usd
@@ -331,7 +331,7 @@
  */
 
 /**
- * @typedef {object} BesideRow
+ * @typedef {object} OtherCostRow
  * @property {string} what
  * @property {string | null} model
  * @property {number} trials
