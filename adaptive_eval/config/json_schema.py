@@ -1,6 +1,7 @@
 """The JSON schema of the configuration, for editors: what the file may say, short forms included."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +16,8 @@ from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name"}, "ModelConfig": {"model", "base_url"}}
 """Keys that a complete configuration has, and a file may leave out."""
+_CLASS = re.compile(r"^class (?P<name>\w+).*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
+"""Up to the next line that begins at the margin."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -52,17 +55,26 @@ def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
         anew = base.__dict__.get("__annotations__", {})
         texts = {name: text for name, text in texts.items() if name not in anew}
         if issubclass(base, Section):
-            texts |= _texts_of(base.__module__).get(base.__name__, {})
+            texts |= _texts_of(base)
     for name, value in schema.get("properties", {}).items():
         if name in texts:
             value.setdefault("description", texts[name])
 
 
 @cache
-def _texts_of(module: str) -> dict[str, dict[str, str]]:
-    """The text under each field of each class of a module."""
-    classes = (node for node in ast.parse(getsource(sys.modules[module])).body if isinstance(node, ast.ClassDef))
-    return {one.name: dict(_field_texts(one)) for one in classes}
+def _texts_of(section: type[Section]) -> dict[str, str]:
+    """The text under each field of a class; the rest of its module is not parsed, which would take longer.
+
+    Classes that are made of the registry have none, since no source has them.
+    """
+    classes = ast.parse(_classes_of(section.__module__).get(section.__name__, "")).body
+    return dict(text for one in classes if isinstance(one, ast.ClassDef) for text in _field_texts(one))
+
+
+@cache
+def _classes_of(module: str) -> dict[str, str]:
+    """The source of each class of a module."""
+    return {one["name"]: one[0] for one in _CLASS.finditer(getsource(sys.modules[module]))}
 
 
 def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
