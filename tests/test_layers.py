@@ -1,6 +1,7 @@
 """The layers of the design hold: an import only ever points downwards."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -144,6 +145,18 @@ def test_the_drawing_of_the_rooms_is_true() -> None:
     drawn, true = {line.strip() for line in block.text.splitlines() if "-->" in line}, drawing()
     assert not true - drawn, "ARCHITECTURE.md lacks arrows"
     assert not drawn - true, "ARCHITECTURE.md draws arrows that are not there, or follow from others"
+
+
+WAY = re.compile(r"^\|[^|]*\| `(?P<type>[a-z][\w.]*\.[A-Z]\w+)`[^|]*\|(?P<files>[^|]*\.py`[^|]*)\|$", re.MULTILINE)
+"""A row of the tables of a trial's and of a comparison's way: a type, and where it is made."""
+
+
+@pytest.mark.parametrize("row", list(WAY.finditer((ROOT / "ARCHITECTURE.md").read_text())), ids=lambda row: row["type"])
+def test_each_type_on_the_way_of_a_trial_is_made_where_the_architecture_says(row: re.Match[str]) -> None:
+    files = [ROOT / "adaptive_eval" / name for name in re.findall(r"`([\w/]+\.py)`", row["files"])]
+    name = row["type"].rpartition(".")[2]
+    made = re.compile(rf"(?<!class )\b{name}(\.\w+)?\(|-> [^\n]*\b{name}\b")
+    assert any(made.search(path.read_text()) for path in files), f"no {name} is made in {row['files'].strip()}"
 
 
 ROOMS = [name for name in LAYERS if (ROOT / name.replace(".", "/")).is_dir()]
