@@ -151,9 +151,7 @@ def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, e
     settings = {"trials": TRIALS, "allocation": {"lookahead": 3}, "pool": {"places": [0, "1"]}}
     config = site.write(models=launched(site, exclusive=None), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
-    for _ in range(2):
-        printed(process, "is ready after")
-    assert "cyd: its server is started on" in printed(process, "its server is started")
+    printed(process, "cyd: its server is started on")  # which may be before the slower one of the others is ready
     kill(process)
     assert none_left(site)
     ended = site.run(config)
