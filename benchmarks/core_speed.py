@@ -27,9 +27,9 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 from adaptive_eval.core import Bench, Controller, Cost, Outcome, Plan, Trials
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import coins
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.tape import Tape
 
 SEED = 1
 CHUNK = 4096

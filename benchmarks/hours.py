@@ -34,9 +34,9 @@ from adaptive_eval.core import Controller, Pace, Sequential
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay, open_models
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.tape import TrialArrays
 from adaptive_eval.study.timed import AnswerTimes, Timeline, drive_in_time, latency_of_mean
 from scorio.moments import FloatArray, IntArray
 

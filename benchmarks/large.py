@@ -32,8 +32,8 @@ from weights import OPENING, Play, Verdicts
 from adaptive_eval.core import Controller, Sequential, Trials
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import question_weights
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.drive import DrawnRound
-from adaptive_eval.study.tape import Tape
 from scorio.sinf.optimal import optimal_stopping
 
 BEST, HORIZON = 20, 10

@@ -27,8 +27,8 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 from adaptive_eval.core import Bench, Controller, Plan, Trials
 from adaptive_eval.core.objectives import Place
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.tape import Tape
 
 LEAST = 4
 WAYS = ("all rounds", "opening alone", "equal N")

@@ -19,9 +19,9 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 from adaptive_eval.config.load import decisions_from_mapping
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller, Plan, Verdict
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import World, binary
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.tape import Tape
 from scorio.moments import FloatArray
 
 BINARY, QUESTIONS = np.array([0.0, 1.0]), 30

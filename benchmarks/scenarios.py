@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Bench, Controller, Plan
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import WORLDS, World, binary
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import EQUAL
-from adaptive_eval.study.tape import Tape
 from scorio.rank.order import pair_signs, tau_b
 
 CAP = 80

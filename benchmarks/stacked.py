@@ -11,8 +11,8 @@ from scenarios import Scenario
 from adaptive_eval.core import Plan
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.settings import Trials
+from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, StackMember, SummedTapes
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.study.stack import MOST_CELLS, RunStack, StackedEnd, StackMember, SummedTapes
 
 EQUAL = 1e-12
 FloatArray = NDArray[np.float64]

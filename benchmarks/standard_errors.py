@@ -19,9 +19,9 @@ from tables import Check, arguments, conclude, markdown
 
 from adaptive_eval.core import Bench, Controller, Plan
 from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.tape import Tape
 from scorio.moments import FloatArray, IntArray
 from scorio.sinf import prior
 

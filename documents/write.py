@@ -15,6 +15,7 @@ from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from adaptive_eval.core.early_stop import MOST_TRIALS
 from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import read_results
@@ -65,6 +66,7 @@ def worked_example() -> str:
         said_b=said(report_b),
         table_a=tables(report_a)[0],
         comparisons_b=tables(report_b)[1],
+        most_replayed=MOST_TRIALS,
         needed_b=ceil(b.pairs[-1].trials_needed or 0),
     )
     return filled(text)

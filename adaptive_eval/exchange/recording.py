@@ -272,9 +272,13 @@ def recording_of_run(directory: Path) -> Recording:
     untried = np.argwhere(counts.sum(axis=-1) == 0)
     if len(untried):
         model, question = untried[0].tolist()
+        some = config.trials.draw is not None
+        mend = (
+            "it asked some questions only (trials.draw), so take a run without" if some else "let the run go on first"
+        )
         raise ConfigError(
             f"{directory}: {list(header.models)[model]} has no graded trial of question "
-            f"{list(header.questions)[question]}, and nothing says what one would have given; let the run go on first"
+            f"{list(header.questions)[question]}, and nothing says what one would have given; {mend}"
         )
     drawn = {model.name: SamplingFreedom.of(model.sampling) for model in config.models}
     answers = {name: RecordedAnswers(AnswerPairs(), drawn.get(name)) for name in header.models}

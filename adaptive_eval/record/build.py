@@ -5,6 +5,7 @@ In two steps, since the second takes a while with thousands of questions: a snap
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from adaptive_eval.record.results import (
     FORMAT,
     UNJUDGED_FORMAT,
     CallRow,
+    EarlyEnd,
     GateRow,
     GradingCost,
     LookRow,
@@ -101,6 +103,7 @@ def build_results(snapshot: Snapshot) -> Results:
     """The results, which take a while with thousands of questions."""
     subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
     found, order = findings_of(snapshot), [row.model for row in result.models]
+    early_end, models = _corrected(snapshot, found.models)
     reason, answered = result.reason, sum(row.trials for row in result.models)
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], snapshot.weights))
@@ -112,7 +115,7 @@ def build_results(snapshot: Snapshot) -> Results:
         run=_run_info(snapshot, reason, finished=reason is not None and reason.ends(answered)),
         decisions=subject.decisions,
         weights=tuple(snapshot.weights.tolist()),
-        models=found.models,
+        models=models,
         pairs=found.pairs,
         reversals=reversals,
         adjusted_p=_reordered(result, order),
@@ -135,7 +138,27 @@ def build_results(snapshot: Snapshot) -> Results:
         batches=snapshot.batches,
         gate=_gate(snapshot, found.models, found.pairs, reversals),
         metrics=metrics,
+        early_end=early_end,
     )
+
+
+def _corrected(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[EarlyEnd | None, tuple[ModelRow, ...]]:
+    """The rows with scores that are corrected for the early end of the run, and how they were."""
+    ended = snapshot.ended
+    if ended is None:
+        return None, rows
+    if ended.why_not is not None:
+        return EarlyEnd(0, ended.why_not), rows
+    again = ended.played_again()
+    shift = dict(zip(snapshot.subject.models, again.shift.tolist(), strict=True))
+    low, high = snapshot.weights.min(), snapshot.weights.max()
+
+    def corrected(row: ModelRow) -> ModelRow:
+        if row.score is None:
+            return row
+        return replace(row, corrected=_known(float(np.clip(row.score - shift[row.name], low, high))))
+
+    return EarlyEnd(again.replays), tuple(map(corrected, rows))
 
 
 def _gate(

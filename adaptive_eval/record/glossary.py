@@ -35,6 +35,12 @@ GLOSSARY: Mapping[str, Term] = {
         "pulls it towards the middle of the scale, more so the fewer trials a question has: it may differ from avg@N "
         "by several points. Decisions are made by avg@N, except under the rule `published`.",
     ),
+    "corrected": Term(
+        "Corrected",
+        "The score less what it has too much in the mean because looks end a run: they stop asking when a difference "
+        "looks large, or too small to be decided. That is found by playing the run again, with models that answer as "
+        "its own trials say. Verdicts and intervals are of the score itself.",
+    ),
     "sigma_here": Term(
         "σ here",
         "The standard error of the score on exactly these questions: how far it could move if they were asked many "

@@ -158,6 +158,7 @@ class StoredRun:
             events=self.events,
             held=self.servers.times,
             beside=self.beside,
+            correct=not running,
         )
         return None if snapshot is None else build_results(snapshot)
 

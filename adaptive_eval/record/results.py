@@ -116,6 +116,8 @@ class ModelRow:
     """The earlier run whose outcomes of it stand here: `trials` are those, and it was not asked."""
     grading: GradingCost | None = None
     """What the grades of its answers have used, where somebody was asked for them."""
+    corrected: float | None = None
+    """The score less what it has too much in the mean where looks end runs like this one (`Results.early_end`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,16 @@ class Caution:
     kind: str
     model: str | None
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """How scores were corrected for what ends a run: that differences look large, or too small to be decided."""
+
+    replays: int
+    """So many runs by the same plan, of models that answer as the posterior means of this run's trials say."""
+    why_not: str | None = None
+    """Why there were none, and no score is corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +370,8 @@ class Results:
     """That are not over."""
     metrics: tuple[MetricRow, ...] = ()
     """Those of `report.metrics`, metric by metric, the best model first."""
+    early_end: EarlyEnd | None = None
+    """None while the run goes on, and where it had all of its trials before its first look."""
 
     @property
     def compares(self) -> bool:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench
@@ -96,6 +97,8 @@ class Snapshot:
     batches: tuple[BatchRow, ...]
     beside: tuple[OtherCostRow, ...] = ()
     """What caps count besides the stored answers of today's models."""
+    ended: EndedRun | None = None
+    """Where scores are to be corrected for what its looks have ended."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,10 +135,12 @@ def take_snapshot(
     events: Sequence[Event] = (),
     held: Sequence[HeldTime | None] = (),
     beside: Sequence[OtherCostRow] = (),
+    correct: bool = False,
 ) -> Snapshot | None:
     """What is known after the latest look, None before the first; `events` are all that were recorded.
 
-    `held` says how long each model has held its servers, where anybody knows; `beside`, what else caps count.
+    `held` says how long each model has held its servers, where anybody knows; `beside`, what else caps count; with
+    `correct` scores of a run that has ended are corrected for its early end, which may take seconds.
     """
     result = controller.result()
     if result is None:
@@ -175,6 +180,7 @@ def take_snapshot(
         held=tuple(held) or (None,) * len(subject.models),
         batches=batch_rows(events),
         beside=tuple(beside),
+        ended=EndedRun.of(controller) if correct else None,
     )
 
 

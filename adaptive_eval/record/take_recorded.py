@@ -94,6 +94,9 @@ def _another_key(one: Question, other: Question) -> bool:
     return bool(one.answer and other.answer) and one.answer != other.answer
 
 
+GO_ON = "let that run go on first"
+
+
 class _EarlierOutcomes:
     """The outcomes of an earlier run, by name of its models."""
 
@@ -114,9 +117,11 @@ class _EarlierOutcomes:
             return self._again(before, model, run)
         counts, ungraded = self._counts(called), self._ungraded(called)
         if lacking := [key for key, each in counts.items() if not any(each)]:
+            drawn = self._stored.setup.config.trials.draw is not None
+            mend = "that run asked some questions only (trials.draw): record one without" if drawn else GO_ON
             raise ConfigError(
                 f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
-                "round; let that run go on first"
+                f"round; {mend}"
             )
         meaning = self._meaning(called)
         return OutcomesRecorded(

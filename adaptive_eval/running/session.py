@@ -95,6 +95,8 @@ class Session:
         """What happened when the scheduler was over, to be committed in the end."""
         self._commands = SettledCommands(prepared.config, self._note)
         self._failed = False
+        self._over = False
+        """Nothing comes any more."""
 
     async def carry_on(self, opened: OpenedStore, news: Sequence[Event], interrupts: StopSource) -> Ended:
         """Run until the end, and write it down."""
@@ -166,7 +168,7 @@ class Session:
             self._scheduler.note(event)
 
     async def _end(self) -> Ended:
-        reason = self._controller.finished
+        reason, self._over = self._controller.finished, True
         results = await self._publisher.publish()
         event = RunStopped() if reason is None else RunFinished(reason)
         self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.elapsed()))
@@ -192,6 +194,7 @@ class Session:
             events=self._events,
             held=self._scheduler.held(),
             beside=self._spent_beside(),
+            correct=self._over and not self._prepared.config.plug_ins,
         )
         reason = controller.finished
         why = None if reason is None else why_finished(reason, asked=bool(controller.arrived.any()), fixed=False)

@@ -207,6 +207,8 @@ def in_time(times: float, quicker: str) -> str:
 
 def _quicker(forecast: Forecast) -> str:
     """At which pace the run would take the least time."""
+    if draws_questions(forecast.decisions):
+        return "larger blocks (trials.draw) take less, and more trials"
     taken, timed = _favour(forecast), [pace for pace in forecast.paces if pace.seconds is not None]
     if not timed:
         return "trials.favour: soon asks idle slots for what the next rounds are likely to want"

@@ -92,6 +92,7 @@ def _found(view: RunView) -> Iterator[str]:
     yield from _mishap(view)
     yield _ranking(view, results)
     yield _columns_explained(results)
+    yield from _early_end(results)
     yield from _promise(results)
     yield from _metrics(results)
     yield from _comparisons(results)
@@ -133,6 +134,21 @@ def _columns_explained(results: Results) -> str:
     )
 
 
+def _early_end(results: Results) -> Iterator[str]:
+    """What the corrected scores are, or why there are none."""
+    if (found := results.early_end) is None:
+        return
+    if found.why_not is not None:
+        yield f"How far the early end of the run has moved the scores in the mean was not worked out: {found.why_not}."
+        return
+    yield (
+        "corrected: avg@N less what it has too much in the mean over runs like this one, whose looks end them when a "
+        f"difference looks large or too small to be decided; found from {found.replays} runs by the same plan of "
+        "models that answer as these did. That takes away what is wrong in the mean over many runs; the error of a "
+        "single score stays as large as it was. Verdicts and intervals are of avg@N."
+    )
+
+
 def _promise(results: Results) -> Iterator[str]:
     """What the gate says, and what a call is worth."""
     if results.gate:
@@ -168,9 +184,10 @@ def _ranking(view: RunView, results: Results) -> str:
         z = None if other is None else view.z[place][place + 1]
         rows.append(_ranked(row, z, None if other is None else pairs.get((row.name, other)), scale))
     if draws_questions(results.decisions):  # an interval is for a sample already
-        rows = [[*row[:6], "", *row[7:]] for row in rows]
-    head = ["tier", "alike", "model", "avg@N", "sigma", "95% interval", "like these", "z now", "rho", "verdict"]
-    return markdown_table(*informative_columns([*head, "called", "Bayes@N mu", "sigma", "trials"], rows), left=3)
+        rows = [[*row[:7], "", *row[8:]] for row in rows]
+    head = ["tier", "alike", "model", "avg@N", "sigma", "95% interval", "corrected", "like these", "z now", "rho"]
+    head += ["verdict", "called", "Bayes@N mu", "sigma", "trials"]
+    return markdown_table(*informative_columns(head, rows), left=3)
 
 
 def _ranked(row: ModelRow, z: float | None, pair: PairRow | None, scale: Scale) -> list[str]:
@@ -181,6 +198,7 @@ def _ranked(row: ModelRow, z: float | None, pair: PairRow | None, scale: Scale) 
         scale.score(row.score),
         scale.width(row.sigma),
         scale.interval(row.lo, row.hi),
+        "" if row.corrected is None else scale.score(row.corrected),
         scale.width(row.sampled_sigma),
         number_or_dash(z),
         number_or_dash(None if z is None else float(ndtr(z)), 4),

@@ -46,6 +46,7 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
         yield from _ranking(results)
         yield ""
         yield from _open(results)
+        yield from _corrected(results)
     if draws_questions(results.decisions):
         asked = _from_to([row.trials for row in results.models])
         yield f"drawn     {asked} of {count(_questions(results))} questions of each model; scores are for all"
@@ -199,6 +200,28 @@ def _open(results: Results) -> Iterator[str]:
         yield f"gate      {row.outcome:<9}  {safe_line(row.model, WIDEST_NAME)}: {safe_line(row.why, 300)}"
     if len(results.gate) > SHOWN_PAIRS:
         yield f"          and {len(results.gate) - SHOWN_PAIRS} more in {RESULTS_FILE}"
+
+
+WORTH_TELLING = 0.001
+"""Of the range of scores: what a score is corrected by at least where the last screen says so."""
+
+
+def _corrected(results: Results) -> Iterator[str]:
+    """By how much scores are corrected for the early end of the run, at most."""
+    scale = Scale.of(results.weights)
+    shifts = {
+        row.name: row.corrected - row.score
+        for row in results.models
+        if row.corrected is not None and row.score is not None
+    }
+    most = max(shifts, key=lambda name: abs(shifts[name]), default=None)
+    if most is not None and abs(shifts[most]) >= WORTH_TELLING * (scale.high - scale.low):
+        way = "up" if shifts[most] > 0.0 else "down"
+        yield (
+            f"corrected the early end moves scores in the mean: corrected for that, {safe_line(most, WIDEST_NAME)} is "
+            f"{scale.width(abs(shifts[most]))} {way},"
+        )
+        yield "          the others less; `report` has all of them"
 
 
 def _pair(pair: PairRow) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.study.drive import drive_rounds
@@ -36,7 +37,6 @@ from adaptive_eval.study.judged import EQUAL, judge_replay
 from adaptive_eval.study.one_look import OneLook, one_look_at, smallest_fixed
 from adaptive_eval.study.recorded import MOST_TRIALS
 from adaptive_eval.study.replay import OutcomeSource, PreparedReplay, ReplayRequest, prepare_replay
-from adaptive_eval.study.tape import Tape
 from scorio.moments import FloatArray
 
 GOLD = ("coins",)

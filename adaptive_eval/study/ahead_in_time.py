@@ -18,9 +18,9 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rounds import Round
 from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Look, Outcome
 from adaptive_eval.study.drive import CostTable, DrawnRound
-from adaptive_eval.study.tape import Tape, TrialArrays
 from scorio.moments import FloatArray, IntArray
 
 MOST_ASKED_AHEAD = 1_000_000

@@ -21,12 +21,12 @@ from scipy.special import ndtri
 
 from adaptive_eval.core import Budget, Controller, Plan, Verdict
 from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.one_look import one_look_at, smallest_fixed
-from adaptive_eval.study.tape import Tape
 from adaptive_eval.study.worlds import posterior_chances
 from scorio.moments import FloatArray, IntArray
 

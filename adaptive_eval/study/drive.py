@@ -11,8 +11,8 @@ import numpy as np
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import Round
+from adaptive_eval.core.tape import Categories, Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Cost, Look, Outcome
-from adaptive_eval.study.tape import Categories, Tape, TrialArrays
 from scorio.moments import IntArray
 
 MOST = 1 << 16

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.study.judged import EQUAL
-from adaptive_eval.study.tape import Tape, TrialArrays
 from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import pair_signs, tau_b
 from scorio.sinf.compare import compare

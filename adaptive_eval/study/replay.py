@@ -17,6 +17,7 @@ from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Look
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
@@ -30,7 +31,6 @@ from adaptive_eval.store.repeats import LEAST_PAIRS, AnswerPairs
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.tape import Tape
 from adaptive_eval.study.timed import AnswerTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Plan, Reason
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
+from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
+from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
 from adaptive_eval.study.ahead_in_time import asks_ahead
 from adaptive_eval.study.drive import drive_rounds
@@ -20,8 +22,6 @@ from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.scenario import AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.slots import DecidedRun, TimeTaken, times_taken
-from adaptive_eval.study.stack import RunStack, StackMember, SummedTapes
-from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from adaptive_eval.study.timed import Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
@@ -121,7 +121,7 @@ class StackedJob(NamedTuple):
 
 
 def can_be_stacked(plan: Plan, served: ServiceCosts, *, timed: bool = True) -> bool:
-    """Whether runs of the plan can be simulated side by side (`study.stack`): of what is asked ahead none depends on
+    """Whether runs of the plan can be simulated side by side (`core.stack`): of what is asked ahead none depends on
     decisions, but what is asked ahead, on what takes how long."""
     return (
         can_stand_side_by_side(plan)

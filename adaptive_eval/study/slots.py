@@ -11,20 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_eval.study.tape import Tape, TrialArrays
+from adaptive_eval.core.stack import IssuedRound
+from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.study.timed import ServiceTimes
 from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 
 MOST_SLOTS = 1 << 21
 """Of all models of all runs that are timed together: more would take memory, and no less time."""
-
-
-class IssuedRound(NamedTuple):
-    """Trials (L, M) that were asked for after so many looks."""
-
-    looks: int
-    extra: IntArray
 
 
 class DecidedRun(NamedTuple):

@@ -16,12 +16,12 @@ import numpy as np
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Ask, Look, Outcome
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.study.ahead_in_time import AheadReplay, TimesOfTrials
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
-from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 

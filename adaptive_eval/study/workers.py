@@ -20,10 +20,10 @@ from multiprocessing.connection import wait as wait_for_any
 from types import TracebackType
 from typing import NamedTuple
 
+from adaptive_eval.core.stack import MOST_CELLS
 from adaptive_eval.study.ahead_in_time import timed_worlds
 from adaptive_eval.study.scenario import Scenario, Variant
 from adaptive_eval.study.simulated import Simulated, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
-from adaptive_eval.study.stack import MOST_CELLS
 from scorio.moments import FloatArray
 
 WORTH_A_PROCESS = 2.5

@@ -14,9 +14,9 @@ from adaptive_eval.core.objectives import Place, Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.recorded import fixed_share, of_information, of_trials
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.tape import Tape
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 12

@@ -10,8 +10,8 @@ from adaptive_eval.core.look import likely_open
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.tape import Tape
 
 QUESTIONS = 20
 WEIGHTS = np.array([0.0, 1.0])

@@ -15,6 +15,7 @@ from patient_time import HANGS
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Pace
+from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
@@ -24,7 +25,6 @@ from adaptive_eval.scheduler.turns import OverlappingHost
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
-from adaptive_eval.study.tape import Tape, TrialArrays
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time
 from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 

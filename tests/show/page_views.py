@@ -11,6 +11,7 @@ from adaptive_eval.config.load import check_text
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Controller, Outcome
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
@@ -31,7 +32,6 @@ from adaptive_eval.store import Event, ReplicaTraffic, RunFinished, RunStarted, 
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
-from adaptive_eval.study.tape import Tape
 
 START = 1.8e9
 COST = Cost(tokens=800, usd=0.0012, gpu_seconds=1.5)

@@ -11,11 +11,11 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core import Controller
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.simulate.worlds import binary
 from adaptive_eval.store import CommitBatch, Store, TrialRecord
-from adaptive_eval.study.tape import Tape
 from scorio.moments import FloatArray
 
 MODELS = ("ada", "bob", "cyd")

@@ -14,6 +14,7 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.settings import Trials
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.study import adaptive
@@ -22,7 +23,6 @@ from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.experiment import Experiment
 from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.one_look import one_look_at, smallest_fixed
-from adaptive_eval.study.tape import Tape
 
 
 @pytest.mark.parametrize("name", ["coins", "exact_ties", "rubric"])

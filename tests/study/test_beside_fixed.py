@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core import Controller, Plan, Trials, Verdict
 from adaptive_eval.core.objectives import Best
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.record.results import BesideFixed, RunCost
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.study import beside_fixed as module
 from adaptive_eval.study.beside_fixed import beside_fixed
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.one_look import one_look_at, smallest_fixed
-from adaptive_eval.study.tape import Tape
 
 MODELS, MOST = 4, 24
 WORLD = level(0.75, 0.62, 0.55, 0.42)

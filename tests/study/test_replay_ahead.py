@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Trials
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Reason
 from adaptive_eval.simulate.worlds import Latency, binary
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.tape import Tape
 from adaptive_eval.study.timed import AnswerTimes, Timeline, drive_in_time
 
 WEIGHTS, QUESTIONS = np.array([0.0, 1.0]), 10

@@ -5,11 +5,11 @@ import pytest
 
 from adaptive_eval.core import Bench, Controller, PairVerdict, Plan, Trials, Verdict
 from adaptive_eval.core.objectives import Threshold
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.simulate.worlds import World, binary, coins
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import is_wrong, judge_replay
-from adaptive_eval.study.tape import Tape
 
 TRUTH = np.array([0.5, 0.3, 0.3 + 1e-15])
 

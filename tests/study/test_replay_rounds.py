@@ -8,10 +8,10 @@ from thoroughness import examples
 
 from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Best, Objective, Ranking, Threshold, TopK
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.tape import TrialArrays as Cells
 from adaptive_eval.core.types import SetAside
 from adaptive_eval.study.drive import DrawnRound, drive_rounds
-from adaptive_eval.study.tape import Tape
-from adaptive_eval.study.tape import TrialArrays as Cells
 from scorio.moments import FloatArray
 
 MODELS, QUESTIONS = 4, 7

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from thoroughness import examples
 
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.exchange.recording import counts_of_outcomes
-from adaptive_eval.study.tape import Tape
 
 BINARY = np.array([0.0, 1.0])
 FOUR = np.array([0.0, 0.0, 0.5, 1.0])

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import Latency, World, binary
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import open_models, slot_use
 from adaptive_eval.study.servers import SimulatedHost, Swap
-from adaptive_eval.study.tape import Tape
 from adaptive_eval.study.timed import AnswerTimes, ServedSpans, Timeline, drive_in_time, latency_of_mean
 
 LATENCY = Latency(20.0, 0.6, 3.0)

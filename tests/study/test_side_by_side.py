@@ -11,7 +11,7 @@ from scipy.stats import binom
 from test_simulated import QUESTIONS, level, served
 from thoroughness import sizes
 
-from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
+from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials, stack
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.look import judge_look
@@ -23,7 +23,6 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import BINARY, binary
-from adaptive_eval.study import stack
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
 from adaptive_eval.study.simulated import Simulated, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side

@@ -167,6 +167,8 @@ function columnsOf(view, facts) {
   const rows = resultsOf(view).models;
   const against = comparisonsBeside(view, facts);
   const any = (/** @type {keyof ModelRow} */ key) => rows.some((row) => row[key]);
+  // where questions are drawn, sigma is of a sample already, unless they come in clusters
+  const likeThese = facts.drawnFrom === null || rows.some((row) => row.sampled_sigma !== row.sigma);
   /** @type {(Column | false | null)[]} */
   const columns = [
     against && {
@@ -174,6 +176,12 @@ function columnsOf(view, facts) {
       small: [against.title, ": ", term("z"), " of ", term("boundary", "boundary")],
       digits: false,
       cell: (row) => against.cell(row),
+    },
+    rows.some((row) => row.corrected !== null) && {
+      title: "Corrected",
+      term: "corrected",
+      small: "for the early end",
+      cell: (row) => score(facts, row.corrected),
     },
     any("letters") && { title: "Alike", term: "letters", digits: false, cell: (row) => row.letters },
     { title: "Trials", term: "trials", cell: (row) => count(row.trials) },
@@ -190,12 +198,12 @@ function columnsOf(view, facts) {
       cell: (row) => [score(facts, row.bayes), row.bayes !== null && below(`± ${score(facts, row.bayes_sigma)}`)],
     },
     {
-      title: "σ here",
-      term: "sigma_here",
-      small: term("sigma_like_these", "like these"),
+      title: facts.drawnFrom === null ? "σ here" : "σ",
+      term: facts.drawnFrom === null ? "sigma_here" : undefined,
+      small: likeThese ? term("sigma_like_these", "like these") : null,
       cell: (row) => [
         score(facts, row.sigma, 2),
-        row.sampled_sigma === null ? null : below(score(facts, row.sampled_sigma, 2)),
+        row.sampled_sigma === null || !likeThese ? null : below(score(facts, row.sampled_sigma, 2)),
       ],
     },
     any("tokens") && { title: "Tokens", cell: (row) => count(row.tokens) },

@@ -162,6 +162,13 @@
  * @property {GateRow[]} gate
  * @property {BatchRow[]} batches
  * @property {MetricRow[]} metrics
+ * @property {EarlyEnd | null} early_end
+ */
+
+/**
+ * @typedef {object} EarlyEnd
+ * @property {number} replays
+ * @property {string | null} why_not
  */
 
 /**
@@ -203,6 +210,7 @@
  * @property {string} letters
  * @property {number | null} server_seconds
  * @property {number | null} server_gpu_seconds
+ * @property {number | null} corrected
  * @property {number | null} score_without_prior
  * @property {number | null} rank_without_prior
  * @property {GradingCost | null} grading
@@ -567,6 +575,7 @@
  * @property {Term} score
  * @property {Term} bayes
  * @property {Term} sigma_here
+ * @property {Term} corrected
  * @property {Term} sigma_like_these
  * @property {Term} trials
  * @property {Term} prior_trials

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Bench, Budget, Plan, Reason
 from adaptive_eval.core.compose import allocated, most_that_fit, sizes_in_step
 from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
 from adaptive_eval.core.in_flight import TrialArray
@@ -29,16 +28,24 @@ from adaptive_eval.core.look import (
     pair_verdicts,
     trials_to_horizons,
 )
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import View, spread_over_open, weighs_questions
 from adaptive_eval.core.reasons import why_no_further
+from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.side_by_side import chosen, some_of, undecided, with_chosen
-from adaptive_eval.core.types import PairVerdict
-from adaptive_eval.study.slots import IssuedRound
-from adaptive_eval.study.tape import Layers, Tape, TrialArrays
+from adaptive_eval.core.tape import Layers, Tape, TrialArrays
+from adaptive_eval.core.types import PairVerdict, Reason
 from scorio.moments import FloatArray, IntArray
 
 MOST_CELLS = 1 << 16
 """Questions of all models of all runs that stand side by side: more would take memory, and no less time."""
+
+
+class IssuedRound(NamedTuple):
+    """Trials (L, M) that were asked for after so many looks."""
+
+    looks: int
+    extra: IntArray
 
 
 class StackMember(NamedTuple):

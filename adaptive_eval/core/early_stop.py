@@ -1,0 +1,160 @@
+"""How far scores are off in the mean because looks end a run, and what that is for a run that has ended.
+
+A run asks a model no more when a difference looks large, or too small to be decided. So the mean of a score over many
+runs is not the truth: of the losers of a search for the best it is up to a point too low. How far it is off depends on
+the models and the questions, and can be found where these are known, by playing the run again many times. Here the
+models answer as the posterior means of the run's own trials say, by the self-centred prior; the mean error of a score
+over these replays is what the run's own score is corrected by: the parametric bootstrap, Whitehead's (1986) bias
+correction with its first step alone.
+
+The mean of so few replays is uncertain itself. Part of each error was there at the first look, and has the mean 0
+whatever came later: a control variate, which takes half of that uncertainty away.
+
+Verdicts and intervals are of the score, as it is: a corrected one spreads a little more, and was not what the looks
+have seen. How far either is off, and how often intervals hold the truth: benchmarks/bias.md.
+"""
+
+import math
+import zlib
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.plan import NOTHING_SPENT, Plan
+from adaptive_eval.core.result import question_means
+from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.side_by_side import can_stand_side_by_side
+from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.types import Reason
+from scorio.moments import FloatArray, IntArray
+from scorio.sinf.prior import self_centred_prior
+
+REPLAYS = 32
+MOST_TRIALS = 200_000
+"""Of a run at its horizon: replays of 12 models on 30 questions, 28,800 trials at most, take half a second, or two
+where they cannot stand side by side."""
+AT_CAPS = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+
+
+class EarlyStop(NamedTuple):
+    """How far the scores of runs like one that has ended are off in the mean."""
+
+    shift: FloatArray
+    """(L,): what such a score has too much; nan of recorded models, which are not asked."""
+    replays: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndedRun:
+    """A run that its looks may have ended, as it ended: what it takes to play it again."""
+
+    plan: Plan
+    counts: IntArray
+    """(L, M, K): of complete rounds."""
+    reason: Reason
+    affordable: float
+    """Further trials that caps would have paid for."""
+    set_aside: bool
+    """It went on without some of its models."""
+
+    @classmethod
+    def of(cls, controller: Controller) -> "EndedRun | None":
+        """None of a run that goes on, or that had all of its trials before its first look."""
+        reason, plan = controller.finished, controller.plan
+        if reason is None or controller.standing is None or plan.fixed:
+            return None
+        affordable = float(controller.supply.affordable)
+        return cls(plan, controller.counts.copy(), reason, affordable, bool(controller.set_aside))
+
+    @property
+    def why_not(self) -> str | None:
+        """Why it is not played again; None where it can be."""
+        plan, bench, trials = self.plan, self.plan.bench, self._most()
+        asked = bench.prior_counts is not None and bool(bench.prior_counts[bench.asked].any())
+        reasons = {
+            "questions were drawn, and of most a model had one trial at most": plan.drawn > 0,
+            "models shared the seeds of their trials": plan.coupled,
+            "outcomes of an earlier run count too (R0)": asked,
+            "its horizon was changed": bool(plan.earlier),
+            "it went on without a model": self.set_aside,
+            f"it may have had {trials:,} trials, more than {MOST_TRIALS:,}": trials > MOST_TRIALS,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
+
+    def played_again(self, replays: int = REPLAYS) -> EarlyStop:
+        """So many runs like it, the same ones whenever they are asked for; `why_not` must be None."""
+        bench, plan, chances = self.plan.bench, self._plan(), self._chances()
+        rng = np.random.default_rng(zlib.crc32(self.counts.astype("<i8").tobytes()))
+        together = can_stand_side_by_side(plan) and self._most() * (bench.categories - 1) <= MOST_TRIALS
+        opened, ended = (_side_by_side if together else _one_by_one)(plan, chances, replays, rng)
+        truth = (chances @ bench.weights).mean(axis=1)
+        shift = _mean_by_control(_scores(ended, bench.weights) - truth, _scores(opened, bench.weights) - truth)
+        return EarlyStop(np.where(bench.asked, shift, math.nan), replays)
+
+    def _most(self) -> int:
+        """Trials at the horizon."""
+        return int(self.plan.bench.asked.sum()) * self.plan.bench.questions * self.plan.trials.max
+
+    def _chances(self) -> FloatArray:
+        """(L, M, K): of each category, the posterior means."""
+        weights = self.plan.bench.weights
+        nu = self.counts + self_centred_prior(self.counts, weights)[:, None, :]
+        return np.asarray(nu / nu.sum(axis=-1, keepdims=True))
+
+    def _plan(self) -> Plan:
+        """The plan with what its caps came to in trials, at the mean price: what a replay costs nobody knows."""
+        left = 0.0 if self.reason in AT_CAPS else self.affordable
+        trials = max(int(self.counts.sum()), int(self.plan.opening.sum()))
+        budget = Budget(trials=trials + int(left)) if math.isfinite(left) else Budget()
+        return replace(self.plan, budget=budget, spent_first=NOTHING_SPENT)
+
+
+class _Counts(NamedTuple):
+    """(n, L, M, K) each, of so many runs."""
+
+    opened: IntArray
+    """Of trials that nothing was decided by yet."""
+    ended: IntArray
+
+
+def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
+    tapes = [Tape.of_chances(chances, plan.bench.weights, own) for own in rng.spawn(runs)]
+    summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
+    members = [StackMember(at, plan.budget.trials) for at in range(runs)]
+    ends = RunStack(plan, summed, members, keep_rounds=False).ends()
+    every = np.arange(runs * plan.bench.models)
+    opened = summed.counts(every, np.tile(plan.opening, (runs, 1)))
+    return _Counts(opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends]))
+
+
+def _one_by_one(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
+    return _Counts(*map(np.array, zip(*(_played(plan, chances, rng) for _ in range(runs)), strict=True)))
+
+
+def _played(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """The counts of one run at its first look, and at its end."""
+    controller = Controller(plan, keep_looks=False)
+    opened: IntArray | None = None
+    while controller.finished is None:
+        for asked in controller.ask_rounds():
+            controller.tell_round(asked, rng.multinomial(asked.extra, chances))
+        if opened is None and controller.standing is not None:
+            opened = controller.counts.copy()
+    assert opened is not None
+    return opened, controller.counts
+
+
+def _scores(counts: IntArray, weights: FloatArray) -> FloatArray:
+    """(n, L): nan of models that were not asked."""
+    return np.asarray(question_means(counts, weights).mean(axis=-1))
+
+
+def _mean_by_control(of: FloatArray, control: FloatArray) -> FloatArray:
+    """The means of columns (n, L), with a control beside each whose mean is 0."""
+    rest = control - control.mean(axis=0)
+    square = np.square(rest).sum(axis=0)
+    slope = np.divide((of * rest).sum(axis=0), square, out=np.zeros_like(square), where=square > 0.0)
+    return np.asarray(of.mean(axis=0) - slope * control.mean(axis=0))

@@ -1,0 +1,138 @@
+"""What scores are corrected by because looks end a run: played again, and held against runs by the plainest shell."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adaptive_eval.core import Bench, Best, Budget, Controller, Outcome, Plan, Reason, Trials
+from adaptive_eval.core import early_stop as module
+from adaptive_eval.core.early_stop import EndedRun
+from adaptive_eval.core.horizon import PastHorizon
+from adaptive_eval.core.policies import Leader
+from adaptive_eval.core.settings import Pace
+from adaptive_eval.core.types import SetAside
+from scorio.moments import FloatArray
+
+W = np.array([0.0, 1.0])
+RIGHT = np.array([[0.8, 0.6], [0.6, 0.4], [0.55, 0.35]])
+"""(L, M): the chances of three models."""
+
+
+def plan(**changed: object) -> Plan:
+    one = Plan(Bench(3, 2, W), Best(), policy=Leader(), trials=Trials(4, 40))
+    return replace(one, **changed)  # type: ignore[arg-type]
+
+
+def played(one: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) -> Controller:
+    """A run, trial by trial."""
+    controller = Controller(one)
+    while controller.finished is None:
+        asks = controller.ask(1000)
+        controller.tell(Outcome(*ask[:3], int(rng.random() < right[ask.model, ask.question])) for ask in asks)
+    return controller
+
+
+def ended(one: Plan, seed: int = 0) -> EndedRun:
+    found = EndedRun.of(played(one, np.random.default_rng(seed)))
+    assert found is not None
+    return found
+
+
+@pytest.mark.slow
+def test_the_shift_is_the_mean_error_of_runs_of_such_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The truth by runs in the world of the posterior means itself, one after another, with draws of their own."""
+    run = ended(plan(trials=Trials(2, 20)), 3)
+    chances, rng = run._chances(), np.random.default_rng(8)
+    counts = [drawn(run.plan, chances[..., 1], rng) for _ in range(250)]
+    opened, errors = (np.array(one) - (chances @ W).mean(axis=1) for one in zip(*counts, strict=True))
+    slope = (errors * opened).mean(axis=0) / np.square(opened).mean(axis=0)
+    rest = errors - slope * opened
+    truth, sure = rest.mean(axis=0), rest.std(axis=0) / math.sqrt(250.0)
+    assert (np.abs(truth) > 3.0 * sure).any(), "a world where scores are off"
+    for replays, together in ((400, True), (60, False)):
+        monkeypatch.setattr(module, "can_stand_side_by_side", lambda plan, is_so=together: is_so)
+        found = run.played_again(replays).shift
+        assert (np.abs(found - truth) < 4.0 * sure * math.sqrt(1.0 + 250.0 / replays)).all()
+
+
+def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """The scores of a run after its first round, and at its end."""
+    controller, begun = Controller(one, keep_looks=False), list[FloatArray]()
+    while controller.finished is None:
+        for asked in controller.ask_rounds():
+            hits = rng.binomial(asked.extra, right)
+            controller.tell_round(asked, np.stack([asked.extra - hits, hits], axis=-1).astype(np.int32))
+        begun.append(controller.counts[..., 1] / controller.counts.sum(axis=-1))
+    return begun[0].mean(axis=1), begun[-1].mean(axis=1)
+
+
+def test_the_same_run_has_the_same_shift_and_another_one_another() -> None:
+    first, again, other = (ended(plan(), seed).played_again().shift for seed in (1, 1, 2))
+    assert first.tolist() == again.tolist() != other.tolist()
+    assert np.isfinite(first).all() and first.any()
+
+
+def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of models that are sure of every question all runs are one run."""
+    chances = np.stack([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
+    rng = np.random.default_rng(0)
+    both = [way(plan(), chances, 2, rng) for way in (module._side_by_side, module._one_by_one)]
+    for one, other in zip(*both, strict=True):
+        assert one.tolist() == other.tolist()
+
+
+def test_a_run_that_goes_on_or_had_all_at_once_has_nothing_to_correct() -> None:
+    assert EndedRun.of(Controller(plan())) is None
+    assert EndedRun.of(played(plan(trials=Trials(4, 4)), np.random.default_rng(0))) is None
+
+
+def test_recorded_models_are_as_they_were() -> None:
+    counts = np.zeros((3, 2, 2))
+    counts[2] = [[5, 5], [7, 3]]
+    run = ended(plan(bench=Bench(3, 2, W, prior_counts=counts, recorded=frozenset({2}))))
+    assert run.why_not is None
+    assert np.isnan(run.played_again(4).shift).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"bench": Bench(3, 2, W, prior_counts=np.ones((3, 2, 2)))}, "R0"),
+        ({"trials": Trials(4, 10**6)}, "more than"),
+        ({"earlier": (PastHorizon(Trials(4, 8), Pace(), 1),)}, "horizon"),
+    ],
+)
+def test_what_cannot_be_played_again_says_why(changed: dict[str, object], why: str) -> None:
+    run = replace(ended(plan()), plan=plan(**changed))
+    assert run.why_not is not None and why in run.why_not
+
+
+def test_a_run_without_one_of_its_models_is_not_played_again() -> None:
+    controller = Controller(plan())
+    controller.tell([SetAside(2, "its server is gone")])
+    rng = np.random.default_rng(0)
+    while controller.finished is None:
+        asks = controller.ask(1000)
+        controller.tell(Outcome(*ask[:3], int(rng.random() < RIGHT[ask.model, ask.question])) for ask in asks)
+    run = EndedRun.of(controller)
+    assert run is not None and run.why_not == "it went on without a model"
+
+
+@pytest.mark.parametrize(
+    ("reason", "affordable", "cap"),
+    [
+        (Reason.SETTLED, math.inf, lambda spent: None),
+        (Reason.SETTLED, 30.9, lambda spent: spent + 30),
+        (Reason.BUDGET, 30.9, lambda spent: spent),
+        (Reason.WALL_TIME, math.inf, lambda spent: spent),
+    ],
+)
+def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Callable[[int], int | None]) -> None:
+    run = replace(ended(plan()), reason=reason, affordable=affordable)
+    run = replace(run, plan=plan(budget=Budget(usd=5.0)))
+    again = run._plan().budget
+    assert again == Budget(trials=cap(int(run.counts.sum())))
+    assert np.isfinite(run.played_again(4).shift).all()
