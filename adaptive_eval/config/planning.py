@@ -22,7 +22,7 @@ from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
 from adaptive_eval.core.optimal import ANY_SPACING, Spacing
-from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
+from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore, affordable_opening
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
@@ -67,11 +67,12 @@ def plan_of(
     first: NDArray[np.integer] | None = None,
     known: "KnownBefore | None" = None,
     horizons: Sequence[EarlierHorizon] = (),
+    begun: float | None = None,
 ) -> Plan:
     """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.
 
     `first` (L, M) are trials that are there already, `known` what is known of the models from earlier runs, and
-    `horizons` those that the run had before.
+    `horizons` those that the run had before; it took its first look with `begun` trials a question, if it did.
     """
     known = KnownBefore() if known is None else known
     bench = Bench(
@@ -95,6 +96,7 @@ def plan_of(
         horizons=horizons,
         budget=budget,
         spent_first=known.spent,
+        begun=begun,
     )
     return replace(plan, coupled=True) if config.seeds == "coupled" else plan
 
@@ -109,15 +111,22 @@ def plan_on(
     horizons: Sequence[EarlierHorizon] = (),
     budget: Budget | None = None,
     spent_first: SpentBefore = NOTHING_SPENT,
+    begun: float | None = None,
 ) -> Plan:
     """The plan for these models and questions; `in_turn` where models are served one at a time.
 
-    `budget` are the caps, where the run starts servers; `spent_first` is what was paid for R0.
+    `budget` are the caps, where the run starts servers; `spent_first` is what was paid for R0; with `begun` trials a
+    question the first look was taken, if it was.
     """
+    budget = budget_of(config.budget) if budget is None else budget
     paced = partial(pace_of, config.allocation, questions=bench.questions, in_turn=in_turn)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     begins, pace = [*before, config.trials][0], paced(config.trials)
-    start = first_information(bench, begins, first, paced(begins).opening)
+    opened = None if begun is None or first is not None else _opened(begins, paced(begins), begun)
+    opening = opened
+    if opening is None:
+        opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first)
+    start = first_information(bench, begins, first, opening)
     objective, policy = _objective(config, names, bench.recorded), _policy(config)
     spacing = ANY_SPACING if bench.recorded else _spacing(config, bench, begins, paced(begins))
     rule = _rule(config, start, spacing)
@@ -136,13 +145,21 @@ def plan_on(
             prior=config.stopping.prior,
             trials=Trials(config.trials.min, config.trials.max),
             pace=pace,
-            budget=budget_of(config.budget) if budget is None else budget,
+            budget=budget,
             first=first,
             estimator="average" if judged_by is None else judged_by.estimator,
             earlier=earlier,
             spent_first=spent_first,
+            opened=opened,
             drawn=_drawn(config.trials, bench.questions, first),
         )
+
+
+def _opened(trials: TrialsConfig, pace: Pace, begun: float) -> int:
+    """The first round that there was, by the trials a question at the first look, of which some may not have come: what
+    the pace begins with, or less since caps did not allow it."""
+    whole = max(trials.min, min(pace.opening, trials.max))
+    return whole if begun > (trials.min + whole) / 2.0 else trials.min
 
 
 def _drawn(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:

@@ -30,6 +30,17 @@ class SpentBefore(NamedTuple):
 NOTHING_SPENT = SpentBefore()
 
 
+def affordable_opening(
+    bench: Bench, trials: Trials, pace: Pace, budget: Budget, spent: SpentBefore = NOTHING_SPENT
+) -> int:
+    """Trials a question of the first round: what the pace begins with, if caps allow it; else `trials.min`."""
+    size = max(trials.min, min(pace.opening, trials.max))
+    account = BudgetAccount(budget, bench.worst_cost)
+    account.spend_outside_plan(*spent)
+    fits = account.fits(np.where(bench.asked, size * bench.questions, 0))
+    return size if fits else trials.min
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Plug-ins and numbers; the defaults are those of the configuration file.
@@ -58,6 +69,8 @@ class Plan:
     """Horizons that the run had before that of `trials`, in their order."""
     spent_first: SpentBefore = NOTHING_SPENT
     """What was spent before the first round, on what counts as R0."""
+    opened: int | None = None
+    """Trials a question of the first round, where there was one: caps that have changed since do not change it."""
     estimator: Estimator = "average"
     """What is compared."""
     coupled: bool = False
@@ -148,12 +161,10 @@ class Plan:
         if self.drawn:
             return self.another_round(np.zeros((self.bench.models, self.bench.questions), dtype=np.int32))
         trials, pace = (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
-        least = np.full((self.bench.models, self.bench.questions), trials.min, dtype=np.int32)
-        more = np.maximum(least, min(pace.opening, trials.max))
-        account = BudgetAccount(self.budget, self.bench.worst_cost)
-        account.spend_outside_plan(*self.spent_first)
-        if account.fits(more.sum(axis=1)):
-            least = more
+        size = self.opened
+        if size is None:
+            size = affordable_opening(self.bench, trials, pace, self.budget, self.spent_first)
+        least = np.full((self.bench.models, self.bench.questions), size, dtype=np.int32)
         first = least if self.first is None else np.maximum(least, self.first.astype(np.int32))
         first[~self.bench.asked] = 0
         return first

@@ -56,6 +56,12 @@ def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Even
     return tuple(found)
 
 
+def begun_with(reader: RunReader, questions: int) -> float | None:
+    """Trials a question at the first look, of the model that had fewest; None before there was one."""
+    trials = reader.trials_at_first_look()
+    return min(trials) / questions if trials else None
+
+
 def _said(draw: int | None) -> str:
     return "not set" if draw is None else str(draw)
 
@@ -129,7 +135,8 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     recorded = kept_outcomes(config, events)
     _require_taken(config, recorded)
     known = known_before(config, roster, first, kept_prior(config.prior_evidence, events), recorded)
-    return plan_of(config, setup.questions, _worst_costs(setup, events), first, known, recorded_horizons(events))
+    worst, begun = _worst_costs(setup, events), begun_with(reader, len(setup.questions))
+    return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), begun)
 
 
 def _require_taken(config: RunConfig, recorded: Recorded) -> None:

@@ -23,6 +23,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.history import (
     Cells,
+    begun_with,
     cells_of,
     earlier_horizons,
     imported_cells,
@@ -125,18 +126,21 @@ def _as_it_began(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
 
 
 class _StoredBeginning(NamedTuple):
-    """What the run that is there has heard, the trials that it began with, and the horizons that it had."""
+    """What the run that is there has heard, the trials that it began with, the horizons that it had, and the trials a
+    question at its first look."""
 
     events: Sequence[Event] = ()
     first: Cells | None = None
     horizons: tuple[EarlierHorizon, ...] = ()
+    begun: float | None = None
 
 
 def _held(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
     events = reader.events()
     first = imported_cells(prepared.config, prepared.roster, reader, events)
     require_same_first_look(prepared.config, reader)
-    return _StoredBeginning(events, first, earlier_horizons(prepared.config, reader, events))
+    horizons, begun = earlier_horizons(prepared.config, reader, events), begun_with(reader, len(prepared.questions))
+    return _StoredBeginning(events, first, horizons, begun)
 
 
 def _read(
@@ -164,9 +168,9 @@ def _planned(
     prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None, recorded: Recorded
 ) -> PreparedRun:
     """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
-    first, horizons = held.first, held.horizons
-    if first is None and prior is None and not recorded and not horizons:
+    first, horizons, begun = held.first, held.horizons, held.begun
+    if first is None and prior is None and not recorded and not horizons and begun is None:
         return prepared
     config, worst = prepared.config, prepared.plan.bench.worst_cost
     known = known_before(config, prepared.roster, first, prior, recorded)
-    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons))
+    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons, begun))

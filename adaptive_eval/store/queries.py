@@ -148,6 +148,7 @@ GRADING_USES = (
 PLACES = selected(PlaceRow._fields) + "ORDER BY trials.id"
 CELLS = selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
 LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
+FIRST_LOOK = "SELECT number, body FROM looks WHERE number = 0 ORDER BY configuration LIMIT 1"
 SPENDING = (
     "SELECT max(at) AS at, count(*) AS trials, sum(tokens) AS tokens, sum(usd) AS usd, sum(gpu_seconds) AS gpu_seconds "
     "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"

@@ -232,6 +232,16 @@ class RunReader:
         ((most,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
         return int(most)
 
+    def trials_at_first_look(self) -> list[int]:
+        """Of each model that had any, at the first look that there ever was; none before it."""
+        for _, body in self._rows(queries.FIRST_LOOK):
+            found = unpack_json(body)
+            trials = found.get("trials") if isinstance(found, dict) else None
+            if not isinstance(trials, list) or not all(isinstance(one, int) for one in trials):
+                raise self._damaged("the first look is not as looks are written")
+            return [one for one in trials if one > 0]
+        return []
+
     def latest_look(self) -> StoredLook | None:
         """The last of these looks; None before the first."""
         return next(self._looks("ORDER BY number DESC LIMIT 1"), None)

@@ -7,10 +7,13 @@ import pytest
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.pace import choose_favour, pace_of
-from adaptive_eval.config.planning import trial_cost, usage_cost, worst_costs
+from adaptive_eval.config.planning import plan_of, trial_cost, usage_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Pace
+from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.questions.types import Question
 
 HEAD = "questions: q.jsonl\ngrader: math\nsampling: {max_tokens: 1000}\nmodels:\n"
 MODEL = "  - {{name: a, base_url: http://a/v1, price: {{input: 1, output: 3}}, {}}}\n  - {{name: b, base_url: http://b/v1}}\n"
@@ -68,6 +71,23 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     assert worst[0] == worst[1] / 2.0 and worst[2] == worst[1], "in the end all may be asked directly"
     free = model("batch: {kind: openai, price_factor: 0}")
     assert trial_cost(free)(answers[1]).usd == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "begun", "size"),
+    [(None, None, 12), (10**6, None, 12), (10**5, None, 4), (10**6, 4.0, 4), (10**5, 11.8, 12), (None, 3.9, 4)],
+)
+def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
+    tokens: int | None, begun: float | None, size: int
+) -> None:
+    budget = "" if tokens is None else f"budget: {{tokens: {tokens}}}\n"
+    head = f"trials: {{min: 4, max: 40, favour: batches}}\n{budget}{HEAD}"
+    config = check_text(head + MODEL.format("batch: openai"), Path("b.yaml"), (), {}).config
+    assert config is not None
+    questions = [Question(f"q{number}", "?", "1") for number in range(10)]
+    plan = plan_of(config, questions, [Cost(1000, 0.003)] * 2, begun=begun)
+    assert isinstance(plan.rule, Sequential)
+    assert plan.opening.tolist() == [[size] * 10] * 2 and plan.rule.start == size / 40
 
 
 def test_auto_takes_few_large_rounds() -> None:

@@ -100,6 +100,36 @@ def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
         assert reader.header().configuration["trials"]["favour"] == "batches", "auto takes few large rounds"  # type: ignore[index]
 
 
+def first_looks(directory: Path) -> tuple[list[int], set[bool]]:
+    """The trials of the first look under the newest configuration, and whether its comparisons had a boundary."""
+    with closing(RunReader.open(directory)) as reader:
+        first = next(iter(reader.looks())).body
+        return first["trials"], {pair["boundary"] is not None for pair in first["comparisons"]}  # type: ignore[index, return-value, union-attr, call-overload]
+
+
+@pytest.mark.slow
+def test_a_cap_that_does_not_bear_the_first_round_leaves_looks_that_count_and_another_cap_changes_none(
+    site: Site,
+) -> None:
+    """The first round is `trials.min` then, and calls begin there, also after the cap was raised."""
+    trials = {"min": 2, "max": 20}
+    with service() as (_, url):
+
+        def capped(tokens: int) -> Found:
+            budget = {"tokens": tokens}
+            return ended_well(site, site.write(models=batched(url), trials=trials, budget=budget), site.directory())
+
+        before = capped(200_000)
+        assert first_looks(site.directory()) == ([16, 16, 16], {True})
+        after = capped(2_000_000)
+        assert first_looks(site.directory()) == ([16, 16, 16], {True})
+    assert set(before.outcomes) < set(after.outcomes)
+    with service() as (_, url):
+        whole = site.write("whole", models=batched(url), trials=trials, budget={"tokens": 2_000_000})
+        ended_well(site, whole, site.directory("whole"))
+    assert first_looks(site.directory("whole")) == ([48, 48, 48], {True})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["openai", "openrouter"])
 def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site, kind: str) -> None:
