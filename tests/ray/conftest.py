@@ -10,10 +10,10 @@ from raylets import Raylets
 
 @pytest.fixture(scope="session")
 def raylets() -> Iterator[Raylets]:
-    """Two nodes for sites beside the head node."""
+    """Two nodes for sites beside the head node; those that tests kill are for a while still thought to be there."""
     raylets = Raylets()
-    raylets.add()
-    raylets.add()
+    raylets.add(resources={"lasting": 8})
+    raylets.add(resources={"lasting": 8})
     yield raylets
     raylets.close()
 

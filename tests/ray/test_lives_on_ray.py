@@ -91,13 +91,16 @@ def test_it_finds_the_same_at_several_sites(
 def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Found, raylets: Raylets) -> None:
     settings = models(site, "held")
     settings[0]["launch"] = {**settings[0]["launch"], "resources": {"CPU": 1, "doomed": 1}}  # type: ignore[dict-item]
-    doomed = raylets.add(resources={"doomed": 1})
+    nodes = [raylets.add(resources={"doomed": 1})]
 
     def deed() -> None:
-        raylets.kill(doomed)
-        raylets.add(resources={"doomed": 1})
+        raylets.kill(nodes.pop())
+        nodes.append(raylets.add(resources={"doomed": 1}))
 
-    run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
+    try:
+        run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
+    finally:
+        raylets.kill(nodes.pop())
     assert Found.of(site.directory()) == at_home
     assert ("ada", "site 1") in [(one.model, one.on) for one in events(site, SiteLost)]
     assert sum(one.model == "ada" for one in events(site, SitePlaced)) >= 2
@@ -163,13 +166,14 @@ def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> Non
 def test_a_rehearsal_tells_the_places_and_takes_none(site: Site, raylets: Raylets) -> None:
     fits, large, many = models(site)
     large["launch"] = {**fits["launch"], "resources": {"GPU": 8}}  # type: ignore[dict-item]
-    many["launch"] = {**fits["launch"], "sites": 3, "resources": {"CPU": 6}}  # type: ignore[dict-item]
+    many["launch"] = {**fits["launch"], "sites": 3, "resources": {"CPU": 6, "lasting": 1}}  # type: ignore[dict-item]
     ended = site.run(written(site, models=[fits, large, many]), "--dry-run", "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     lines = {name: line for line in ended.output.splitlines() for name in MODELS if line[4:].split()[:1] == [name]}
     assert lines["ada"].startswith("ok    ada  1 site with CPU 1  every one has a place, 1 free now; would be started")
     assert lines["bob"].startswith("FAIL  bob  1 site with GPU 8  there is no place: none of the ")
-    assert "3 sites with CPU 6 each  the cluster has room for 2, 2 free now; would be started there" in lines["cyd"]
+    room = "the cluster has room for 2, 2 free now; would be started there"
+    assert f"3 sites with CPU 6, lasting 1 each  {room}" in lines["cyd"]
     assert not site.directory().exists() and not sites_left(raylets)
 
 
