@@ -36,7 +36,8 @@ from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Section
 
 COUPLED_OBJECTIVES = ("baseline", "pairs")
-"""Those whose comparisons are fixed beforehand: in a ranking models stop at different times, and share few trials."""
+"""Objectives whose comparisons are fixed beforehand: in a ranking models stop at different times, and share few
+trials."""
 Names = tuple[str, ...]
 Models = tuple[ModelConfig | None, ...]
 """The models of the file in their order, None for those with mistakes of their own."""

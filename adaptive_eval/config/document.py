@@ -31,7 +31,7 @@ class ExpandedText(NamedTuple):
     used: tuple[str, ...]
     """The variables that were looked up."""
     missing: tuple[str, ...]
-    """Those that have no value and no default."""
+    """Variables that have no value and no default."""
 
 
 def read_environment(folder: Path) -> Mapping[str, str]:

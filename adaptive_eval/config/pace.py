@@ -35,7 +35,7 @@ Favour = Literal["cost", "balanced", "time", "soon", "servers", "batches"]
 AHEAD = {"cost": 0, "balanced": 60, "time": 360, "soon": 0, "servers": 210, "batches": 0}
 """Trials of a model that run ahead of a look, by `trials.favour`."""
 AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600, "soon": 600, "servers": 0, "batches": 0}
-"""The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
+"""`AHEAD` where models are served in turn: what a model is asked at a time has to be worth its swap."""
 MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
 """Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
 SHARE, SHARE_IN_TURN = 0.5, 0.8

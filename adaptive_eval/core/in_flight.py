@@ -49,7 +49,7 @@ class BatchesInFlight:
         """The time of the logical clock: when the latest batch that was committed was due."""
         self._batches: list[Batch] = []
         self._own: list[list[Batch]] = [[] for _ in range(bench.models)]
-        """The same by model."""
+        """The batches in flight by model."""
         self.seconds: FloatArray = np.ones(bench.models)
         """(L,): what a trial of each model takes on the logical clock."""
         self.until = np.zeros(bench.models)

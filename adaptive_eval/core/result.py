@@ -42,7 +42,7 @@ class ModelResult(NamedTuple):
     lowest: float
     """The score with every ungraded answer and every time-out in the worst category."""
     highest: float
-    """The same with the best."""
+    """The score with all of these in the best."""
 
 
 class ComparisonResult(NamedTuple):
@@ -55,7 +55,7 @@ class ComparisonResult(NamedTuple):
     certifiable_delta: float
     """The smallest delta within which the budget could certify a tie."""
     by_trial: bool
-    """It is judged by the differences of trials with the same seeds."""
+    """Whether it is judged by the differences of trials with the same seeds."""
     variance_by_trial: float | None
     """Of these differences, over that of independent models: about the share of their trials that it takes; None where
     it is not judged so."""

@@ -154,11 +154,11 @@ class RuleEntry(Entry[Rule]):
     promise: str
     """One sentence: how often it is wrong."""
     correctable: bool
-    """It is a `Correctable`: `familywise` may share its error among many comparisons."""
+    """Whether it is a `Correctable`: `familywise` may share its error among many comparisons."""
     caution: str = ""
     """What a reader must know before believing it."""
     in_short: str = ""
-    """The same in a line, beside the result; empty: its promise is worth what `confidence` says."""
+    """The caution in a line, beside the result; empty: its promise is worth what `confidence` says."""
     latching: bool = True
     """A call stands, whatever later looks show."""
     estimator: Estimator = "average"
@@ -166,7 +166,7 @@ class RuleEntry(Entry[Rule]):
     spends_error: bool = False
     """It shares its error out over the way to the horizon, so that another horizon costs power."""
     gives_up: bool = False
-    """It is a `GivingUp`."""
+    """Whether it is a `GivingUp`."""
     surest: float = 1.0
     """The highest confidence that it can be computed for."""
     only_for: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ class Pace:
     ahead: float = 0.0
     """Idle slots are asked this share of what rounds to come need at the soonest (`ahead`); it changes no look."""
     ahead_opening: int = 0
-    """The same before the first look: so many trials a question."""
+    """What is asked ahead before the first look: so many trials a question."""
 
     def __post_init__(self) -> None:
         require(self.growth >= 0.0, "growth must not be negative", self.growth)

@@ -92,7 +92,7 @@ class Verdict(StrEnum):
     """What is known of one comparison."""
 
     RESOLVED = "resolved"
-    """It is decided who is better; latched."""
+    """Who is better is decided; latched."""
     TIED = "tied"
     """The difference lies within delta; latched."""
     OPEN = "open"

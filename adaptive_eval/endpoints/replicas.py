@@ -111,7 +111,7 @@ class Replica:
         self.apart = 0.0
         """Seconds from one request to the next, while it is in doubt whether it accepts any."""
         self.refusing = False
-        """It is believed to refuse everything."""
+        """Whether the replica is believed to refuse everything."""
         self.answered_at = -inf
         self.alive_at = -inf
         """When it last gave a sign of life."""

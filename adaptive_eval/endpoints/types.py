@@ -123,7 +123,7 @@ class Limits(_Section):
     requests_per_minute: float | None = Field(None, gt=0)
     """Of the model, all replicas together."""
     tokens_per_minute: float | None = Field(None, gt=0)
-    """The same of tokens, of prompts and answers together."""
+    """Tokens a minute of the model, of prompts and answers together."""
     attempts: int = Field(5, ge=1)
     """Failures, or requests over their time limit, after which one request is given up."""
     patience: float = Field(300.0, ge=0)
@@ -314,7 +314,7 @@ class SiteStats:
     in_flight: int
     """Requests that it has."""
     queued: int
-    """Those of them that its server does not have, or has answered already."""
+    """Requests that it has, and that its server does not have, or has answered already."""
     answers: int
     """That have come from it since this start of the run."""
 

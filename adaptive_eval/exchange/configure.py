@@ -220,9 +220,9 @@ class ImportTerms:
     grader: GraderOptions | None
     """Grades texts; None: the logs have grades."""
     questions: tuple[Question, ...] | None
-    """Those of the configuration, where there is one."""
+    """The questions of the configuration, where there is one."""
     thresholds: ThresholdsFrozen | None = None
-    """Those that its rubric takes from an earlier run."""
+    """The thresholds that its rubric takes from an earlier run."""
 
 
 def terms_of(request: ImportRequest) -> ImportTerms:

@@ -53,11 +53,11 @@ class Epochs:
 
     def __init__(self, questions: int, epochs: int) -> None:
         self.done: set[Epoch] = set()
-        """Those that have a score."""
+        """Epochs that have a score."""
         self.skipped = 0
-        """Those that gave way."""
+        """Epochs that gave way."""
         self.lost = 0
-        """Those that ended without a score."""
+        """Epochs that ended without a score."""
         self._usable = np.full(questions, epochs, dtype=np.int64)
         """By question: epochs that have served a trial, or may."""
         self._asked = np.zeros(questions, dtype=np.int64)

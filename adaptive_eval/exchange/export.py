@@ -26,7 +26,7 @@ class ExportFormat(NamedTuple):
     texts: bool | None = None
     """Whether what the models wrote is written unless it is said otherwise; None: nobody is asked."""
     ending: str | None = None
-    """It is a folder of files that end so."""
+    """How its files end where it is a folder of files."""
 
 
 EXPORTS: dict[str, ExportFormat] = {

@@ -42,7 +42,7 @@ class Judge(AskedGrader):
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=1024)
     """How a verdict is drawn; each vote has a seed of its own, which follows from that of the answer."""
     verdicts: tuple[JudgeLevel, ...] = Field(RIGHT_OR_WRONG, min_length=2)
-    """Those that it may give; default: correct and wrong."""
+    """The verdicts that it may give; default: correct and wrong."""
     scores: tuple[JudgeCriterion, ...] = Field((), max_length=MOST_CRITERIA)
     """Criteria that are scored one by one, instead of verdicts. Without a `rubric` each sum of weight times worth is a
     category."""

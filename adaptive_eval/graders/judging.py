@@ -52,7 +52,7 @@ class JudgePool(AskingPool):
         self._further = [
             JudgePool(one, rubric, folder=folder, keys=keys, lost=lost) for one in judge.seats[1:] if judge.panel
         ]
-        """Those of the other judges, which give votes alone."""
+        """The clients of the other judges, which give votes alone."""
         for one in self._further:
             one.notices = self.notices
 

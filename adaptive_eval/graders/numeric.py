@@ -40,7 +40,7 @@ class Numeric(GraderOptions):
     absolute: float = Field(0.0, ge=0)
     """How far off an answer may be."""
     relative: float = Field(0.0, ge=0)
-    """The same, as a share of the key."""
+    """How far the answer may be from the key, as a share of the key."""
 
     def grade(self, text: str, question: Question) -> Marks:
         said = _said(final_text(text))

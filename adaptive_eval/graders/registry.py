@@ -59,4 +59,4 @@ GRADERS: dict[str, type[GraderOptions]] = {
     for one in get_args(get_args(GraderConfig)[0])
     if one.model_fields["kind"].default not in STORED_ONLY and not issubclass(one, AskedGrader)
 }
-"""Those that read an answer by themselves; a judge and a verifier have to be asked."""
+"""The graders that read an answer by themselves; a judge and a verifier have to be asked."""

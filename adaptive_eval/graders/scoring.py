@@ -36,7 +36,8 @@ class JudgeCriterion(Section):
     """One of several things that an answer is scored on."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
-    """Also the signal that has its level: conditions of the rubric name it, as in `when: {faithful: good}`."""
+    """Its name, which is also the signal that has its level: conditions of the rubric name it, as in `when: {faithful:
+    good}`."""
     says: str = ""
     """What it is about."""
     weight: float = 1.0

@@ -43,7 +43,7 @@ class RunScore:
     with_prior: bool
     """Outcomes of an earlier run (R0) count in it."""
     recorded: bool = False
-    """It is made of the outcomes of an earlier run: this one has not asked the model."""
+    """Whether it is made of the outcomes of an earlier run: this one has not asked the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Pairing:
     sigma: float
     """The standard error of that, were they independent."""
     by_trial: bool = False
-    """They were compared trial by trial."""
+    """Whether they were compared trial by trial."""
 
     @property
     def is_shown(self) -> bool:

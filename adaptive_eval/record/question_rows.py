@@ -35,9 +35,9 @@ class QuestionRow:
     lo: tuple[float, ...]
     hi: tuple[float, ...]
     counts: tuple[tuple[int, ...], ...] = ()
-    """These trials by category."""
+    """The trials by category."""
     not_judged: tuple[int, ...] = ()
-    """Of these trials so many are not judged yet: their round is not complete, and no look has used them."""
+    """So many of the trials are not judged yet: their round is not complete, and no look has used them."""
 
 
 class QuestionRows(Sequence[QuestionRow], ABC):

@@ -80,7 +80,7 @@ class RelabelledRubric:
     thresholds: Mapping[str, float]
     """The percentiles that it compares with."""
     fitted: tuple[str, ...]
-    """Of these, those that were fitted on these very trials."""
+    """Thresholds that were fitted on these very trials."""
     assumed: Mapping[str, float]
     """Values for signals that are not there."""
     models: tuple[RelabelledModel, ...]

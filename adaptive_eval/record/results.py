@@ -107,7 +107,7 @@ class ModelRow:
     stopped, others in each start from the first to the last request that was wanted of them. None where nobody has
     measured it, as in an import or a run of an earlier version."""
     server_gpu_seconds: float | None = None
-    """The same times its GPUs; `gpu_seconds` are those of its requests."""
+    """`server_seconds` times its GPUs; `gpu_seconds` are those of its requests."""
     score_without_prior: float | None = None
     """Of this run's own answers alone, where outcomes of an earlier run count too (R0)."""
     rank_without_prior: int | None = None
@@ -156,7 +156,7 @@ class PairRow:
     trials_needed: float | None
     """Trials a question at which today's difference would be called; None where there is none, or none to speak of."""
     sampled_z: float | None
-    """The same difference on questions like these."""
+    """z of this difference on questions like these."""
     certifiable_delta: float | None
     """The smallest delta within which the budget could certify a tie."""
     called: CallRow | None = None
@@ -369,7 +369,7 @@ class Results:
     batches: tuple[BatchRow, ...] = ()
     """That are not over."""
     metrics: tuple[MetricRow, ...] = ()
-    """Those of `report.metrics`, metric by metric, the best model first."""
+    """The metrics of `report.metrics`, metric by metric, the best model first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and where it had all of its trials before its first look."""
 

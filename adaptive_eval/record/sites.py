@@ -29,10 +29,10 @@ class SiteState(StrEnum):
     WAITING = "waiting"
     """The cluster has no place for it yet."""
     LOADING = "loading"
-    """It has a place, and its server is started there."""
+    """The site has a place, and its server is started there."""
     SERVING = "serving"
     LOST = "lost"
-    """It is gone, and is placed again unless it was given up."""
+    """The site is gone, and is placed again unless it was given up."""
     ENDED = "ended"
     """Its place was given back, or the run ended."""
 

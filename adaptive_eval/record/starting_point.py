@@ -54,7 +54,7 @@ class StartingPoint(NamedTuple):
     prior: PriorTaken | None
     """R0, where it has to be written down yet."""
     thresholds: ThresholdsFrozen | None = None
-    """Those of an earlier run, where they have to be written down yet."""
+    """Thresholds of an earlier run, where they have to be written down yet."""
     recorded: Sequence[OutcomesRecorded] = ()
     """Outcomes of recorded models, where they have to be written down yet."""
     labels: LabelsTaken | None = None

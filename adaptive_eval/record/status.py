@@ -112,7 +112,7 @@ class SiteTraffic:
     site: str
     in_flight: int | None
     queued: int | None
-    """Of these, what its server does not have, or has answered already."""
+    """Requests in flight that its server does not have, or has answered already."""
     answers: int
     """That have come from it, since some moment: only differences count."""
 
@@ -149,7 +149,7 @@ class ModelTraffic:
     server_seconds: float | None = None
     """For how long its servers were held, where that is known."""
     server_gpu_seconds: float | None = None
-    """The same times its GPUs."""
+    """`server_seconds` times its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class BatchedEndpoint:
         """The batch that is gathered now."""
         self._gathering: asyncio.Task[None] | None = None
         self._batches: dict[str, CarriedBatch] = {}
-        """Those that are not over, by key."""
+        """Batches that are not over, by key."""
         self._home: dict[str, CarriedBatch] = {}
         """By the id of a request, the batch that has it."""
         self._asked: set[str] = set()

@@ -39,7 +39,7 @@ class Committer:
         self._unsent: list[SentRequest] = []
         self._verdicts: list[Regrade] = []
         self._heeded: list[asyncio.Future[None]] = []
-        """Those who wait for what was given by now."""
+        """Whoever waits for what was given by now."""
         self._taken_at = 0.0
         self._added = asyncio.Event()
         self._writing: tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]] | None = None

@@ -69,7 +69,7 @@ class OpeningFit:
         self._late = Counter[int]()
         self._held: dict[Place, HeldTrial] = {}
         self._known: set[Place] = set()
-        """Of these, those that the core has asked for."""
+        """Places of held trials that the core has asked for."""
         self._asked = Counter[int]()
 
     @property

@@ -32,7 +32,7 @@ class Regrading:
         self._store = store
         self._questions = questions
         self._models = models
-        """Those that the run has today: others wait until they come back."""
+        """The models that the run has today: answers of others wait until they come back."""
         self._stopped = False
         self._at_work: asyncio.Task[list[Regrade]] | None = None
 

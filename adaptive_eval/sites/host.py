@@ -42,7 +42,7 @@ class SiteOrigin:
     handle: SiteHandle
     facts: SiteFacts
     found: bool
-    """It was there, from an earlier start of the run."""
+    """Whether it was there, from an earlier start of the run."""
 
 
 class SitePlacing(Protocol):

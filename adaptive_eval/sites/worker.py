@@ -60,7 +60,7 @@ class SiteWorker:
         self._busy = 0
         """Calls of the head that are under way, however long they take."""
         self._servers: dict[int, LaunchedServer] = {}
-        """Those that were up here; all but one sleep, or are stopped."""
+        """Servers that were up here; all but one sleep, or are stopped."""
         self._numbers: dict[str, int] = {}
         """Theirs, by the marks of what they serve."""
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))

@@ -21,7 +21,7 @@ class AnswerFault(StrEnum):
     UNREAD = "nothing_extracted"
     WRONG = "all_wrong"
     REPEATED = "repeats"
-    """They come again and again, which their texts one by one do not show (see `store.repeats`)."""
+    """The answers come again and again, which their texts one by one do not show (see `store.repeats`)."""
 
 
 @dataclass(slots=True)

@@ -75,7 +75,7 @@ KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["mod
 LATER = {"asked_for", "segments", "moved", "token_logprobs", "summed"}
 """Tables that a run gets when it needs them, or is gone on with, where it is from before there were any."""
 OF_TRIALS = {"trials", "moved", "token_logprobs"}
-"""Those with a row for each trial, or for many."""
+"""Tables with a row for each trial, or for many."""
 FEW = [table for table in COLUMNS if table not in OF_TRIALS]
 
 

@@ -191,7 +191,7 @@ BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""
 
 CLOSING_MS = 1000
-"""The same at the end, when the log may as well stay."""
+"""How long to wait for such a reader at the end, when the log may as well stay."""
 
 MOST_FAULTS = 20
 """Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""

@@ -106,9 +106,9 @@ _MEANT = {
 }
 """What a name stands for where the table of trials has no column of that name."""
 _MEANT_SEGMENTED = {"size": f"ifnull(moved.size, {_MEANT['size']})", "segment": "moved.segment", "row": "moved.row"}
-"""The same where texts may lie in segments."""
+"""`_MEANT` where texts may lie in segments."""
 KEPT_LOGPROBS = {"token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)"}
-"""The same where some answers have their tokens with them."""
+"""`_MEANT` where some answers have their tokens with them."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 
 

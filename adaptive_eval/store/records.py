@@ -353,7 +353,7 @@ class HeldTime(NamedTuple):
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
-    """The same times its GPUs."""
+    """`seconds` times the model's GPUs."""
     up: bool = False
     """It holds them still."""
 

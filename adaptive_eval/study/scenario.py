@@ -92,7 +92,7 @@ class ServiceCosts(NamedTuple):
     swap_seconds: float = 0.0
     """What it takes to bring another one of a group."""
     wake_seconds: float | None = None
-    """The same where it sleeps at that place; None: it does not sleep."""
+    """What it takes to bring another one that sleeps at that place; None: it does not sleep."""
     overlap: bool = False
     """Places have memory for another model while the last answers of one come."""
     verdicts: VerdictTimes = NO_VERDICTS
@@ -115,7 +115,7 @@ class AnswersBefore(NamedTuple):
     to_come: float = 0.0
     """Seconds for those that are not there yet; nan where nobody knows how long answers take."""
     there: SpentBefore = NOTHING_SPENT
-    """Those of them that are."""
+    """Answers that are there already, with what they have cost."""
     opponent: str | None = None
     """The model that gives them, ungraded; None: all models do, greedily."""
 

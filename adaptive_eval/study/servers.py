@@ -171,7 +171,7 @@ class _SimulatedPlace:
     left: float = 0.0
     """When the last answers of the model before have come."""
     joins: bool = False
-    """It is being made a further replica."""
+    """Whether it is being made a further replica."""
 
 
 class SimulatedHost:

@@ -55,7 +55,7 @@ class Simulated(NamedTuple):
     held: tuple[float, ...] = ()
     """Seconds until the last answer of each model; nothing where it was not timed."""
     in_vain: int = 0
-    """Those of the trials that idle slots were asked, and that no round came to want."""
+    """How many of the trials were asked ahead in idle slots, and wanted by no round."""
 
     def after(self, before: AnswersBefore) -> "Simulated":
         """This run with the answers that come before it."""

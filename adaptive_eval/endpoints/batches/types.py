@@ -83,7 +83,7 @@ class BatchStage(StrEnum):
     ENDED = "ended"
     """There are results, if not for all of its requests."""
     FAILED = "failed"
-    """It was refused as a whole."""
+    """The batch was refused as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class TrackedRun(NamedTuple):
     """A run as its tracker has it."""
 
     looks: int
-    """Those that it has."""
+    """How many looks the tracker has."""
     where: str
     """A link, or words."""
 

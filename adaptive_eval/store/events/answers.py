@@ -17,7 +17,7 @@ class AnswersLost(Event):
     usd: float = 0.0
     gpu_seconds: float = 0.0
     killed: bool = False
-    """They were in flight when an earlier start ended."""
+    """Whether they were in flight when an earlier start ended."""
     verdicts: int = 0
     """A judge's replies on answers that are there, which were lost in their place."""
 
@@ -30,7 +30,7 @@ class AnswersUnwanted(Event):
     model: str
     answers: int = 0
     came: int = 0
-    """Of them; the others were given up on their way, and nobody knows what they have cost."""
+    """How many of the answers came; the others were given up on their way, and nobody knows what they have cost."""
     tokens: int = 0
     """This and what follows: of those that came."""
     usd: float = 0.0
@@ -114,4 +114,4 @@ class BatchEnded(Event):
     missing: int = 0
     """To be asked for again."""
     lost: int = 0
-    """Of these, those that may have been generated and paid for."""
+    """How many of the missing ones may have been generated and paid for."""

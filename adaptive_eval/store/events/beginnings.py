@@ -23,7 +23,7 @@ class TrialsImported(Event):
     repeated: Mapping[str, int] = field(default_factory=dict)
     """By model: answers of the logs that repeat another one, and are not counted beside it."""
     repeats_count: bool = False
-    """Those that repeat another one are counted too, since the user has said that they are samples."""
+    """Whether answers that repeat another one are counted too, since the user has said that they are samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class PriorTaken(Event):
     outcomes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     """Categories by model of this run and question."""
     greedy: bool = False
-    """They are of greedy answers, which this run has asked for and pays for: what these have cost by now follows."""
+    """Whether they are of greedy answers, which this run has asked for and pays for: what these have cost by now
+    follows."""
     trials: int = 0
     tokens: int = 0
     usd: float = 0.0

@@ -37,9 +37,9 @@ class TrialsRegraded(Event):
     answers: int | None = where_known()
     """When all of a run are graded by another grader."""
     changed: int | None = where_known()
-    """Of these, those with another category than before."""
+    """How many of these answers have another category than before."""
     failed: int | None = where_known()
-    """Those that have no grade now."""
+    """How many answers have no grade now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class SitePlaced(Event):
     seconds: float = 0.0
     """How long that took."""
     found: bool = False
-    """It was there, from an earlier start of the run."""
+    """Whether the site was there, from an earlier start of the run."""
     pid: int | None = where_known()
     """Of its process on the node."""
     node_id: str | None = where_known()

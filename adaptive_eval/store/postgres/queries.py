@@ -83,4 +83,4 @@ QUERIES = Queries(
     sums=summed_by_replica(total="coalesce(sum({0}), 0.0)", whole="sum({0})::bigint", source="trials"),
 )
 QUERIES_WITH_TOKENS = replace(QUERIES, trials=selected(TrialRow._fields, meant=_MEANT | KEPT_LOGPROBS))
-"""Those of a run that has a place for the tokens of answers."""
+"""The queries of a run that has a place for the tokens of answers."""
