@@ -111,7 +111,7 @@ def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str]
     directory."""
     document = _complete(_as_text(settings), Path(), overrides, read_environment(Path()))
     document.places = {path: place for path, place in document.places.items() if place.startswith("--set")}
-    document.places[()] = "here"  # there are no lines
+    document.places[()] = ""  # there are no lines
     config, problems = _validated(document, RunConfig, _names(document))
     if config is None:
         raise ConfigError(problem_list("configuration", problems))
@@ -163,7 +163,7 @@ def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:
 def decisions_from_mapping(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
     """The settings that decide, as a program gives them, written as in a file."""
     document = _complete(_as_text(settings), Path(), (), {})
-    document.places = {(): "here"}  # there are no lines
+    document.places = {(): ""}  # there are no lines
     return _decisions(document, names, "decisions")
 
 

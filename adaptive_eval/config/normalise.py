@@ -149,7 +149,7 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
 
 
 def spell_out(document: Document, name: str) -> None:
-    """Fill in what is left unsaid; `name` is the run's, where it has none."""
+    """Fill in what is left unsaid; `name` is the run's, where it has none and this is one."""
     tree = document.tree
     for section in STORED_SECTIONS & tree.keys():
         del tree[section]
@@ -159,7 +159,7 @@ def spell_out(document: Document, name: str) -> None:
         )
     _resolve_aliases(document)
     _apply_preset(document)
-    if "name" not in tree:
+    if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
     models = tree.get("models")

@@ -24,7 +24,8 @@ class Problem(NamedTuple):
         name = written_path(self.path)
         got = f", but got {self.got}" if self.got is not None else ""
         mend = f"; {self.mend}" if self.mend else ""
-        return redacted(f"{self.place}: {name + ' ' if name else ''}{self.rule}{got}{mend}")
+        place = f"{self.place}: " if self.place else ""
+        return redacted(f"{place}{name + ' ' if name else ''}{self.rule}{got}{mend}")
 
 
 def written_path(path: KeyPath) -> str:

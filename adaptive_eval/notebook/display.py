@@ -12,6 +12,7 @@ from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
+from adaptive_eval.show.text import stopping
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.5
@@ -52,7 +53,7 @@ class NotebookDisplay:
             self._events.append(told)
 
     def stopping(self, in_flight: int) -> None:
-        self._events.append(f"stopping: waiting for {in_flight} requests in flight; interrupt again to stop at once")
+        self._events.append(stopping(in_flight))
         self._draw()
 
     def closed(self) -> None:

@@ -197,11 +197,19 @@ def _work(
         prepared = prepare(_loaded(config, overrides))
         place = directory_for(prepared.config, None if directory is None else Path(directory), fresh)
         shown = _opened(display, prepared.rubric.weights)
-        again = f"adaptive_eval.run({str(config)!r})" if isinstance(config, str | Path) else "adaptive_eval.run(...)"
+        again = the_same_call(config, overrides, directory)
         await execute(prepared, place, shown, lambda ended: shown.ended(ended, again), stops)
         return read_run(place)
 
     return work
+
+
+def the_same_call(config: Configuration, overrides: Sequence[str], directory: str | Path | None) -> str:
+    """The call that goes on with the run: the same, but for `fresh`."""
+    given = [repr(str(config)) if isinstance(config, str | Path) else "..."]
+    given += [repr(list(overrides))] if overrides else []
+    given += [f"directory={str(directory)!r}"] if directory is not None else []
+    return f"adaptive_eval.run({', '.join(given)})"
 
 
 def _loaded(config: Configuration, overrides: Sequence[str]) -> RunConfig:

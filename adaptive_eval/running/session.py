@@ -210,9 +210,11 @@ class Session:
             self._scheduler.abort(error)
 
     def _on_interrupt(self) -> None:
-        first = self._scheduler.halt is None and not self._scheduler.over
-        self._scheduler.stop()
+        scheduler = self._scheduler
+        first = scheduler.halt is None and not scheduler.over
+        left = sum(len(batch.requests) for batch in scheduler.pending_batches)  # to the next start
+        scheduler.stop()
         if first:
-            self._watcher.stopping(sum(self._scheduler.in_flight))
+            self._watcher.stopping(max(sum(scheduler.in_flight) - left, 0))
         else:
             self._serving.hurry()

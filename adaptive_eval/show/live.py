@@ -25,7 +25,7 @@ from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
-from adaptive_eval.show.text import Rates, count, number_or_dash
+from adaptive_eval.show.text import Rates, count, number_or_dash, stopping
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
@@ -75,7 +75,7 @@ class LiveDisplay:
             self._events.append(told)
 
     def stopping(self, in_flight: int) -> None:
-        self._events.append(f"stopping: waiting for {in_flight} requests in flight; Ctrl-C again stops at once")
+        self._events.append(stopping(in_flight, "Ctrl-C again stops at once"))
 
     def closed(self) -> None:
         if self._timer is not None:

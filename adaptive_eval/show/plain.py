@@ -18,7 +18,7 @@ from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.sites import counted_sites
 from adaptive_eval.show.summary import last_screen
-from adaptive_eval.show.text import Rates, count, verdict_counts
+from adaptive_eval.show.text import Rates, count, stopping, verdict_counts
 from adaptive_eval.store import Event
 
 
@@ -125,7 +125,7 @@ class PlainDisplay:
             self._print(told)
 
     def stopping(self, in_flight: int) -> None:
-        self._print(f"stopping: waiting for {in_flight} requests in flight; interrupt again to stop at once")
+        self._print(stopping(in_flight))
 
     def closed(self) -> None:
         if self._timer is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len, set_cell_size
 
 from adaptive_eval.core.types import Look, Verdict
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.results import ModelRow
 
 WINDOW_SECONDS = 30.0
@@ -53,6 +53,12 @@ class Rates:
             return 0.0
         first, last = self._seen[0], self._seen[-1]
         return (last[column] - first[column]) / (last[0] - first[0])
+
+
+def stopping(in_flight: int, again: str = "interrupt again to stop at once") -> str:
+    """What is waited for after the first Ctrl-C, and what a second one does."""
+    waited = f"waiting for {several(in_flight, 'request')} in flight; " if in_flight else ""
+    return f"stopping: {waited}{again}"
 
 
 COUNTED = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)

@@ -19,6 +19,7 @@ from patient_time import HANGS
 import adaptive_eval
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.notebook.started import the_same_call
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
         adaptive_eval.run(place.config(grader={"kind": "python", "function": local}))
     with pytest.raises(ConfigError, match="neither a plain value"):
         adaptive_eval.run(place.config(seed=object()))
-    with pytest.raises(ConfigError, match="name"):
+    with pytest.raises(ConfigError, match=r"^configuration: 1 problem\n  name must be given; add `name:`$"):
         adaptive_eval.run(place.config())
     with pytest.raises(ConfigError, match="only one of the two"):
         adaptive_eval.run(place.write(), directory="here", fresh=True)
@@ -113,6 +114,14 @@ def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
         adaptive_eval.run(load_config(place.write()), ["seed=1"])
     with pytest.raises(StoreError):
         adaptive_eval.read_run("nowhere")
+
+
+def test_the_call_that_goes_on_has_all_that_this_one_was_given() -> None:
+    assert the_same_call(Path("a.yaml"), [], None) == "adaptive_eval.run('a.yaml')"
+    assert (
+        the_same_call("a.yaml", ["name=b"], "runs/c") == "adaptive_eval.run('a.yaml', ['name=b'], directory='runs/c')"
+    )
+    assert the_same_call({"name": "mapped"}, [], None) == "adaptive_eval.run(...)"
 
 
 @pytest.mark.slow

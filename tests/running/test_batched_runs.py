@@ -212,6 +212,7 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
         said, _ = process.communicate(timeout=HANGS)
         assert process.returncode == ExitCode.STOPPED
         assert "pending   " in said and "32 requests in batch_" in said
+        assert "stopping: " in said and "waiting for 96" not in said, "what is at a service is not waited for"
         assert len(pending_batches(events(site.directory()))) == len(MODELS)
         server.age = HOUR
         found = ended_well(site, config, site.directory())
