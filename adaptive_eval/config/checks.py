@@ -11,7 +11,12 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.drawn import drawn_beginning_problems, drawn_problems, drawn_questions_problems
+from adaptive_eval.config.drawn import (
+    drawn_beginning_problems,
+    drawn_problems,
+    drawn_questions_problems,
+    drawn_rubric_problems,
+)
 from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.opponent import (
     opponent_objective_problems,
@@ -445,6 +450,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     drawn_problems,
     drawn_questions_problems,
     drawn_beginning_problems,
+    drawn_rubric_problems,
     opponent_problems,
     opponent_objective_problems,
     opponent_prior_problems,

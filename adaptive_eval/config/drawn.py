@@ -7,6 +7,7 @@ from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.registry import OBJECTIVES, RULES
+from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.questions.types import QuestionsConfig
 
 
@@ -59,3 +60,11 @@ def drawn_beginning_problems(
     if report.metrics:
         rule = "may not stand beside trials.draw: a metric is about several trials of every question"
         yield Problem(("report", "metrics"), rule, "remove it, or trials.draw")
+
+
+def drawn_rubric_problems(trials: TrialsConfig, rubric: RubricConfig) -> Iterator[Problem]:
+    """A length that is usual for a question is not known where its first answer comes after the opening."""
+    if trials.draw is not None and rubric.fit == "opening" and rubric.looks_at_lengths:
+        rule = "may not be opening with trials.draw and length_ratio: most questions are asked only after the opening"
+        mend = "give an earlier run that asked all of them, look at completion_tokens, or remove trials.draw"
+        yield Problem(("rubric", "fit"), rule, mend, rubric.fit)

@@ -11,6 +11,7 @@ from adaptive_eval.config.planning import plan_of
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.warnings import rule_caution
 from adaptive_eval.record.words import decisions_in_words
 
 SETTINGS: dict[str, object] = {
@@ -49,6 +50,18 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        (
+            {
+                "rubric": {
+                    "fit": "opening",
+                    "categories": [
+                        {"name": "long", "weight": 0, "when": {"length_ratio": {"above": 1.2}}},
+                        {"name": "rest", "weight": 1},
+                    ],
+                }
+            },
+            "rubric.fit may not be opening with trials.draw and length_ratio",
+        ),  # fmt: skip
         ({"questions": {"world": "many_questions"}}, "questions.shuffle must be true with trials.draw"),
         ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
         ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1` beside it"),
@@ -88,3 +101,9 @@ def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:
     questions = {"world": "many_questions", "shuffle": True, "limit": 80}
     with pytest.raises(ConfigError, match="trials.draw is 100, but there are 80 questions"):
         prepare(load_config(written(tmp_path, questions=questions)))
+
+
+def test_what_was_measured_of_a_rule_is_not_said_of_drawn_questions() -> None:
+    (plain,) = rule_caution({"stopping": {"rule": "zscore"}})
+    (drawn,) = rule_caution({"stopping": {"rule": "zscore"}, "trials": {"draw": 100}})
+    assert drawn.text == plain.text + "; of questions that are drawn it was not measured"

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.record.benchmark import questions_digest
-from adaptive_eval.record.results import CallRow
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.results import CallRow, EarlyEnd
 from adaptive_eval.record.view import RunView, event_view, read_view
 from adaptive_eval.show.markdown import markdown, ranking_csv
 from adaptive_eval.show.summary import findings
@@ -53,6 +54,23 @@ def test_the_ranking_has_both_scales_z_and_rho(view: RunView) -> None:
         assert f"{100 * row.score:.1f}%" in line and f"{row.bayes:.4f}" in line and f"{row.trials:,}" in line
     first = results.pairs[0]
     assert f"{view.z[0][1]:.2f}" in text and f"{first.rho:.4f}" in text
+
+
+def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunView, run: Path) -> None:
+    """The same whenever they are worked out: when the run ends, and when its results are made anew."""
+    text, results = markdown(view), view.results
+    assert results is not None and results.early_end is not None and results.early_end.why_not is None
+    assert f"found from {results.early_end.replays} runs by the same plan" in text
+    for row in results.models:
+        assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0
+        assert re.search(rf"{row.name} .*%\s+\|\s+{100 * row.corrected:.1f}% \|", text)
+    with opened_run(run) as stored:
+        again = stored.results_anew(running=False)
+    assert again is not None
+    assert [row.corrected for row in again.models] == [row.corrected for row in results.models]
+    assert "corrected" in "\n".join(findings(results, None, run))
+    refused = replace(results, early_end=EarlyEnd(0, "it went on without a model"))
+    assert "was not worked out: it went on without a model." in markdown(replace(view, results=refused))
 
 
 def test_z_at_the_call_stands_beside_z_now(view: RunView) -> None:
