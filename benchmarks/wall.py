@@ -1,6 +1,7 @@
 """Wall time over HTTP: runs beside a fixed number of trials, at few, some and many requests a model at a time.
 
-    python benchmarks/wall.py [--quick] [--runs 3] [--json PATH] [--markdown PATH]
+    python benchmarks/wall.py [--quick] [--runs 3] [--slots 16 43] [--save PATH] [--http PATH ...] [--json PATH]
+        [--markdown PATH]
 
 Six of the coins, every second by its score, 30 questions, 80 trials a question at most, on a simulated server over
 loopback whose answers take log-normal times with sigma 1. Their median is 2, 4 and 8 s at 16, 43 and 256 slots a model,
@@ -9,18 +10,18 @@ its own; all runs with as many slots go beside each other, and a seed is that of
 is a run whose first look is its last; the default is a configuration that says nothing of its pace and has no prices.
 Beside them the same in simulated time, where nothing but answers takes any, for a median of 0.2 s: where the fixed
 design takes more than 1.25 times as long over HTTP as there, the processor is what was measured, and no goal is judged.
-In simulated time the 12 best models of AIME'24, too, of which many are close.
+In simulated time the 12 best models of AIME'24, too, of which many are close, 12 models on the 400 questions of
+LiveCodeBench, and servers that are paid for by the hour. `--slots` runs those alone over HTTP (none: `--slots` without
+a number), `--save` keeps what each run came to, and `--http` takes it from there instead of running the same again.
 """
 
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from math import exp
@@ -30,55 +31,43 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
+import wall_simulated
 from scenarios import CAP, Scenario, recorded
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+from wall_simulated import BESIDE, DEFAULT, HIRED, KINDS, LATENCY, Case, Ideal, Simulated, all_simulated, hired
 
-from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
-from adaptive_eval.config.pace import Favour, pace_of
-from adaptive_eval.core import Controller, Pace, Sequential
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.policies import Uniform
-from adaptive_eval.core.rules import ZScore
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer
-from adaptive_eval.simulate.worlds import Latency, World, coins
-from adaptive_eval.study.judged import judge_replay
-from adaptive_eval.study.timed import AnswerTimes, drive_in_time
+from adaptive_eval.simulate.worlds import World, coins
 
 SECOND, MODELS = 2, 6
-LATENCY = Latency(median=0.2, sigma=1.0, wrong_factor=1.0)
 MEAN_OF_MEDIAN = exp(LATENCY.sigma**2 / 2)
 MEDIANS = {16: 2.0, 43: 4.0, 256: 8.0}
 """Seconds of an answer over HTTP, by slots a model."""
 GOALS = {16: 0.9, 43: 1.0, 256: 1.3}
 """The most times the wall time of the fixed design that a run by default may take, by slots a model."""
 FIXED: dict[str, Any] = {"trials": {"min": CAP, "max": CAP}, "stopping": {"futility": False}}
-DEFAULT: Favour = "soon"
-"""What `trials.favour: auto` takes here; a run over HTTP that says something else is an error."""
-OVER_HTTP: dict[str, dict[str, Any]] = {"fixed N": FIXED, "default": {}}
-KINDS: dict[str, Favour | None] = {
-    "fixed N": None,
-    "default": DEFAULT,
-    "time": "time",
-    "balanced": "balanced",
-    "cost": "cost",
-}
+OVER_HTTP: dict[str, dict[str, Any]] = {BESIDE: FIXED, "default": {}}
 STARVED = 1.25
-SIMULATED_RUNS = 8
+SIMULATED_RUNS = 20
+MANY_SLOTS = {"aime2024": (16, 64, 256), "livecodebench": (64, 256, 1024)}
+"""Of recorded sets, in simulated time."""
 SET = "six coins"
-IDEAL_HEADER = (
-    "set", "slots a model", "favour", "seconds", "time", "trials", "in vain", "looks", "called", "wrong",
-)  # fmt: skip
 HEADER = (
-    "slots a model", "favour", "simulated, s", "wall, s", "time", "trials", "in vain", "busy", "looks", "called",
-    "wrong",
+    "slots a model", "favour", "seeds", "simulated, s", "wall, s", "time", "trials", "in vain", "busy", "looks",
+    "called", "wrong",
 )  # fmt: skip
 EXPLAINED = """\
-*time* and *trials* are shares of those of the fixed design; *in vain* are those of the trials that idle slots were
-asked ahead and that no round came to want, given up at the end or not; *busy* is the share of all slots in which an
-answer of another one was in the making. *called* are comparisons of neighbours that were called, *wrong* those among
-them that were called for a model that is not better. In simulated time:"""
+*time* and *trials* are shares of those of the fixed design, as is *held*, server time, where a server is released as
+soon as nothing can want its model; *in vain* are those of the trials that idle slots were asked ahead and that no round
+came to want, given up at the end or not; *busy* is the share of all slots in which an answer that a round wanted was in
+the making. *called* are comparisons of neighbours that were called, *wrong* those among them that were called for a
+model that is not better. In simulated time:"""
+BY_THE_HOUR = """\
+Where servers are paid for by the hour, with answers that are twice as long when wrong, and servers whose speed knows no
+load (in [hours](hours.md) it does): `soon`, the default here, holds servers for less than `servers` where models are
+about equally fast, and for much longer where they are not, as all models go in step; so `auto` takes `servers`."""
 
 
 class Walled(NamedTuple):
@@ -147,10 +136,26 @@ def judged(world: World, slots: int, results: Any) -> Walled:
 Runs = dict[tuple[int, str], list[Walled]]
 
 
-async def all_runs(seeds: int) -> Runs:
+def kept(path: Path) -> Runs:
+    """What an earlier call has saved."""
+    found = Runs()
+    for slots, kind, seed, values in sorted(json.loads(path.read_text())):
+        if len(found.setdefault((slots, kind), [])) != seed:
+            raise SystemExit(f"{path}: {slots} slots, {kind}: seed {seed} follows {len(found[slots, kind])} others")
+        found[slots, kind].append(Walled(*values))
+    return found
+
+
+def keep(path: Path, runs: Runs) -> None:
+    """Save it for a later call."""
+    every = [(*key, seed, one) for key, found in runs.items() for seed, one in enumerate(found)]
+    path.write_text(json.dumps(every) + "\n")
+
+
+async def all_runs(seeds: int, every_slots: Iterable[int]) -> Runs:
     """Those with as many slots beside each other: they wait for answers most of the time."""
     world, found = every_second(), Runs()
-    for slots in GOALS:
+    for slots in every_slots:
         jobs = list(product(OVER_HTTP, range(seeds)))
         runs = await asyncio.gather(*(carry_out(world, slots, kind, seed) for kind, seed in jobs))
         for (kind, _), run in zip(jobs, runs, strict=True):
@@ -159,92 +164,47 @@ async def all_runs(seeds: int) -> Runs:
     return found
 
 
-class Ideal(NamedTuple):
-    """One run in simulated time, or the mean of several."""
-
-    seconds: float
-    trials: float
-    """All that servers were asked for."""
-    vain: float
-    looks: float
-    called: float
-    wrong: float
-
-
-def simulated(scenario: Scenario, slots: int, kind: str, seed: int) -> Ideal:
-    """The run where nothing but its answers takes any time."""
-    world, favour = scenario.world, KINDS[kind]
-    if favour is None:
-        never = {"rule": ZScore(1e9), "judging": Judging(futility=None), "policy": Uniform()}
-        choices: dict[str, Any] = {"pace": Pace(lookahead=CAP), **never}
-    else:
-        trials = TrialsConfig(max=CAP, favour=favour)
-        pace = pace_of(AllocationConfig(), trials, len(world.questions))
-        choices = {"pace": pace, "rule": Sequential(start=max(trials.min, pace.opening) / CAP)}
-    times = AnswerTimes(LATENCY, world.p.shape[:2], world.w, np.random.default_rng([seed, 1]))
-    controller = Controller(scenario.plan(**choices))
-    timeline = drive_in_time(controller, scenario.tape(seed), times, slots)
-    found = judge_replay(seed, controller, world.truth)
-    vain = 0 if timeline.unwanted is None else int(timeline.unwanted.sum())
-    return Ideal(timeline.seconds, found.trials + vain, vain, found.looks, found.called, found.wrong)
-
-
-Simulated = Mapping[tuple[str, int, str], Ideal]
-
-
-def all_simulated(scenarios: Iterable[Scenario], kinds: Sequence[str], seeds: int) -> Simulated:
-    """Means, by set, slots and kind."""
-    found = {}
-    for scenario, slots, kind in product(scenarios, GOALS, kinds):
-        runs = [simulated(scenario, slots, kind, seed) for seed in range(seeds)]
-        found[scenario.name, slots, kind] = Ideal(*np.mean(runs, axis=0).tolist())
-        print(scenario.name, slots, kind, found[scenario.name, slots, kind], file=sys.stderr, flush=True)
-    return found
-
-
 def shares(runs: Runs, slots: int, kind: str) -> list[float]:
     """Wall times beside those of the fixed design, by seed."""
-    return [one.seconds / fixed.seconds for one, fixed in zip(runs[slots, kind], runs[slots, "fixed N"], strict=True)]
+    return [one.seconds / fixed.seconds for one, fixed in zip(runs[slots, kind], runs[slots, BESIDE], strict=True)]
 
 
 def rows(runs: Runs, ideals: Simulated) -> Iterator[tuple[object, ...]]:
     """Over HTTP."""
-    for (slots, kind), found in runs.items():
+    for (slots, kind), found in sorted(runs.items(), key=lambda one: (one[0][0], list(OVER_HTTP).index(one[0][1]))):
         wall, ideal = shares(runs, slots, kind), ideal_seconds(ideals, slots, kind)
         trials, vain = (
-            fmean(value(one) for one in found) / fmean(one.trials for one in runs[slots, "fixed N"])
+            fmean(value(one) for one in found) / fmean(one.trials for one in runs[slots, BESIDE])
             for value in (attrgetter("trials"), attrgetter("vain"))
         )
         yield (
-            slots, kind, f"{ideal:.1f}", f"{fmean(one.seconds for one in found):.1f}", fmean(wall), trials, vain,
-            fmean(one.busy for one in found), f"{fmean(one.looks for one in found):.0f}",
+            slots, kind, len(found), f"{ideal:.1f}", f"{fmean(one.seconds for one in found):.1f}", fmean(wall), trials,
+            vain, fmean(one.busy for one in found), f"{fmean(one.looks for one in found):.0f}",
             f"{fmean(one.called for one in found):.1f}", f"{fmean(one.wrong for one in found):.1f}",
-        )  # fmt: skip
-
-
-def ideal_rows(ideals: Simulated) -> Iterator[tuple[object, ...]]:
-    """In simulated time."""
-    for (name, slots, kind), found in ideals.items():
-        fixed = ideals[name, slots, "fixed N"]
-        yield (
-            name, slots, kind, f"{found.seconds:.1f}", found.seconds / fixed.seconds, found.trials / fixed.trials,
-            found.vain / fixed.trials, f"{found.looks:.0f}", f"{found.called:.2f}", f"{found.wrong:.2f}",
         )  # fmt: skip
 
 
 def ideal_seconds(ideals: Simulated, slots: int, kind: str) -> float:
     """The simulated time, had answers taken as long as they did over HTTP."""
-    return ideals[SET, slots, kind].seconds * MEDIANS[slots] / LATENCY.median
+    return of_coins(ideals, slots)[kind].seconds * MEDIANS[slots] / LATENCY.median
+
+
+def of_coins(ideals: Simulated, slots: int) -> Mapping[str, Ideal]:
+    """What is run over HTTP as well."""
+    return next(found for case, found in ideals if (case.scenario.name, case.slots) == (SET, slots))
 
 
 def checks(runs: Runs, ideals: Simulated) -> Iterator[Check]:
     """The goals, by default."""
     for slots, most in GOALS.items():
-        ideal = ideals[SET, slots, "default"].seconds / ideals[SET, slots, "fixed N"].seconds
+        found = of_coins(ideals, slots)
+        ideal = found["default"].seconds / found[BESIDE].seconds
         name = f"{slots} slots a model, default: simulated time, beside fixed N"
         yield Check(name, round(ideal, 2), f"<= {most:g}", ideal <= most)
+        if (slots, "default") not in runs:
+            continue
         wall = fmean(shares(runs, slots, "default"))
-        took = fmean(one.seconds for one in runs[slots, "fixed N"]) / ideal_seconds(ideals, slots, "fixed N")
+        took = fmean(one.seconds for one in runs[slots, BESIDE]) / ideal_seconds(ideals, slots, BESIDE)
         name = f"{slots} slots a model, default: wall time over HTTP, beside fixed N"
         yield Check(name, round(wall, 2), f"<= {most:g}", None if took > STARVED else wall <= most)
         yield Check(f"{slots} slots a model, fixed N: wall time over HTTP, beside simulated", round(took, 2), "", None)
@@ -253,31 +213,44 @@ def checks(runs: Runs, ideals: Simulated) -> Iterator[Check]:
 def main() -> None:
     parser = arguments("Wall time over HTTP, beside a fixed number of trials.")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--slots", type=int, nargs="*", choices=tuple(GOALS), help="run over HTTP with these alone")
+    parser.add_argument("--save", type=Path, metavar="PATH", help="keep what each run over HTTP came to")
+    parser.add_argument("--http", type=Path, nargs="*", default=(), metavar="PATH", help="what earlier calls have kept")
     add_data(parser)
     options = parser.parse_args()
-    begun = time.perf_counter()
-    runs = asyncio.run(all_runs(1 if options.quick else options.runs))
-    document(options, runs, begun)
+    runs = Runs()
+    for path in options.http:
+        runs |= kept(path)
+    here = {slots for slots, _ in runs}
+    wanted = [slots for slots in GOALS if slots not in here] if options.slots is None else options.slots
+    runs |= asyncio.run(all_runs(1 if options.quick else options.runs, wanted))
+    if options.save is not None:
+        keep(options.save, runs)
+    document(options, runs)
 
 
-def document(options: argparse.Namespace, runs: Runs, begun: float) -> None:
+def document(options: argparse.Namespace, runs: Runs) -> None:
     """Simulate the same, and publish it with what was measured."""
     kinds, seeds = (tuple(OVER_HTTP), 1) if options.quick else (tuple(KINDS), SIMULATED_RUNS)
-    scenarios = [Scenario(SET, every_second())]
+    six = Scenario(SET, every_second())
+    others = []
     if options.data.exists() and not options.quick:
-        scenarios.append(recorded(options.data, "aime2024"))
-    ideals = all_simulated(scenarios, kinds, seeds)
+        others = [recorded(options.data, "aime2024"), replace(recorded(options.data, "livecodebench"), counts=None)]
+    cases = [Case(six, slots) for slots in GOALS]
+    cases += [Case(scenario, slots) for scenario in others for slots in MANY_SLOTS[scenario.name]]
+    ideals = all_simulated(cases, kinds, seeds)
+    paid = all_simulated([case for scenario in (*others[:1], six) for case in hired(scenario)], HIRED, seeds)
     found = list(checks(runs, ideals))
     text = "\n\n".join([
         "# Wall: time over HTTP",
-        (__doc__ or "").partition("PATH]\n")[2].strip(),
-        f"{len(runs[16, 'default'])} seeds over HTTP, {seeds} in simulated time. Machine: {machine()}. The whole took "
-        f"{(time.perf_counter() - begun) / 60:.0f} minutes, while {os.getloadavg()[2]:.0f} processes of all programs "
-        "together wanted to run.",
+        (__doc__ or "").partition("[--markdown PATH]\n")[2].strip(),
+        f"{seeds} seeds in simulated time. Machine: {machine()}, shared with other programs.",
         check_table(found),
         EXPLAINED,
-        markdown(IDEAL_HEADER, ideal_rows(ideals)),
-        "Over HTTP:",
+        markdown(wall_simulated.HEADER, wall_simulated.rows(ideals)),
+        BY_THE_HOUR,
+        markdown(wall_simulated.HEADER, wall_simulated.rows(paid)),
+        "Over HTTP; *simulated* is what it took in simulated time, had answers taken as long:",
         markdown(HEADER, rows(runs, ideals)),
     ])  # fmt: skip
     publish(options, text, found)

@@ -89,7 +89,7 @@ def _of_a_model(event: Event) -> str | None:
             what = "what it had is asked again, and it is placed anew"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
         case ModelSettled():
-            freed = "its server is stopped" if event.launched else "its server can be given back"
+            freed = "its server is stopped" if event.launched else "a server of yours for it can be given back"
             return f"{event.model} is settled, nothing can want it again: {freed}"
         case SettledCommandEnded():
             if event.problem is None:

@@ -274,7 +274,8 @@ def _held(results: Results) -> Iterator[str]:
 def _pending(rows: Sequence[BatchRow]) -> Iterator[str]:
     """What batch services have; the next start collects it."""
     for row in rows[:SHOWN_PAIRS]:
-        where = f"{count(row.requests)} requests in {where_pending(row)}, since {since_when(row)}"
+        what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{where_pending(row)}"
+        where = f"{what}, since {since_when(row)}"
         yield f"pending   {safe_line(row.model, WIDEST_NAME)}: {where}"
     if len(rows) > SHOWN_PAIRS:
         yield f"          and {len(rows) - SHOWN_PAIRS} more batches"
