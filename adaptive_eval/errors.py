@@ -59,7 +59,7 @@ class Retryable(EndpointError):
 
 
 class Rejected(EndpointError):
-    """No retry mends it."""
+    """A server refuses requests of a kind that no retry mends."""
 
 
 class Unavailable(EndpointError):

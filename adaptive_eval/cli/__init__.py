@@ -89,7 +89,7 @@ def options(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """What goes before a command."""
+    """The options that stand before a command."""
 
 
 def main() -> None:

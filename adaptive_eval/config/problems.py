@@ -10,7 +10,7 @@ SHOWN_CHARACTERS = 60
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong."""
+    """One mistake in a configuration: where, what must hold, and how to mend it."""
 
     path: KeyPath
     rule: str

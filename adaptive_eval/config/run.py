@@ -301,7 +301,7 @@ class TrackingConfig(Section):
 
 
 class RunConfig(Decisions):
-    """Everything that a run is told."""
+    """A whole configuration, checked."""
 
     name: RunName
     """Default: the name of the file."""

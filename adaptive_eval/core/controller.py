@@ -95,7 +95,7 @@ class Controller:
 
     @property
     def looks_taken(self) -> int:
-        """How often it has looked."""
+        """How many looks were taken."""
         return self._looks_taken
 
     def tell(self, events: Iterable[Outcome | SetAside]) -> list[Look]:

@@ -41,7 +41,7 @@ class CurrentHorizon:
         return self.more and looks >= self._plan.earlier[len(self.extensions)].looks
 
     def seen(self, evidence: Evidence) -> None:
-        """A look was taken."""
+        """A look was taken: remember what it was based on."""
         if self.more:
             self._looked.append(evidence)
 

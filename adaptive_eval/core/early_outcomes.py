@@ -90,11 +90,11 @@ class EarlyOutcomes:
         return sum(map(len, self._by_model.values())) + len(self._new) // _RECORD.size
 
     def of_model(self, model: int) -> int:
-        """How many there are of a model."""
+        """How many outcomes of a model are kept."""
         return len(self._kept().get(model, ()))
 
     def keep(self, outcome: Outcome) -> None:
-        """Until a round asks for it."""
+        """Keep an outcome until a round asks for it."""
         model, question, trial, category, cost, timed_out, seconds = outcome
         grade = UNGRADED if category is None else category
         self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out, model)

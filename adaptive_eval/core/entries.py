@@ -29,7 +29,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Generic[Made]):
-    """One built-in."""
+    """A built-in rule, policy or objective, as the registry has it."""
 
     name: str
     make: Callable[..., Made]

@@ -64,7 +64,7 @@ class Estimates:
 
     @classmethod
     def nothing(cls, bench: Bench) -> "Estimates":
-        """Before the first round."""
+        """The estimates before the first round."""
         unknown = np.full(bench.models, np.nan)
         infinite = np.full(bench.models, np.inf)
         return cls(

@@ -186,7 +186,7 @@ class BatchesInFlight:
         return dropped
 
     def clear(self) -> None:
-        """Nothing is in flight any more."""
+        """Forget all batches: nothing is in flight any more."""
         self._batches, self._not_asked = [], []
         self._own = [[] for _ in self._own]
 

@@ -346,7 +346,7 @@ PRECISION_OF = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Threshold(Objective):
-    """Is each model above a value?
+    """Each model against a fixed value: is its score above it?
 
     Examples:
         Of three models, of which the last is the first in the order:

@@ -57,7 +57,7 @@ def trillionths(values: NDArray[np.float64]) -> int:
 
 
 def exact_sum(values: NDArray[np.int64]) -> int:
-    """Their sum, however large."""
+    """The sum of these numbers, however large."""
     most = int(np.abs(values).max(initial=0))
     return int(values.sum()) if most * len(values) < _MOST_WHOLE else sum(values.tolist())
 
@@ -131,7 +131,7 @@ class Batch:
         self._took_untold = round(seconds * PER_UNIT)
 
     def ask_all(self) -> None:
-        """Every trial is asked for."""
+        """Count every trial of the batch as asked for."""
         self._next = self.size
 
     def asks(self, most: int) -> list[Ask]:

@@ -56,7 +56,7 @@ class StackMember(NamedTuple):
 
 
 class StackedEnd(NamedTuple):
-    """How a run ended."""
+    """How one of the runs ended."""
 
     reason: Reason
     counts: IntArray

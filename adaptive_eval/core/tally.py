@@ -52,7 +52,7 @@ class Tally:
         return np.asarray(self.counts.sum(axis=(1, 2), dtype=np.int64))
 
     def check(self, outcome: Outcome) -> None:
-        """An outcome is of this bench."""
+        """Raise unless an outcome is of this bench."""
         model, question, _, category, *_ = outcome
         models, questions, categories = self.counts.shape
         graded = category is None or 0 <= category < categories
@@ -63,12 +63,12 @@ class Tally:
             )
 
     def arrive(self, outcome: Outcome) -> None:
-        """One trial has come."""
+        """Count one trial that has come."""
         if outcome.category is not None:
             self.arrived[outcome.model, outcome.question, outcome.category] += 1
 
     def arrive_together(self, model: int, part: BatchPart) -> None:
-        """Many trials of a model have come."""
+        """Count many trials of a model that have come."""
         graded = part.categories < UNGRADED
         np.add.at(self.arrived[model], (part.questions[graded], part.categories[graded]), 1)
 

@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class Cause(StrEnum):
-    """What it was that failed a model."""
+    """What failed, where a model was set aside: its server, its grades, or the budget."""
 
     SERVER = "server"
     GRADER = "grader"

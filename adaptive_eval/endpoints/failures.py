@@ -142,7 +142,7 @@ class Failure(Retryable):
 
 
 class Refusal(Rejected):
-    """A status that says no."""
+    """A server refused a request, by its status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

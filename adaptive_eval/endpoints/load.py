@@ -51,7 +51,7 @@ class ServerLoad(NamedTuple):
 
     @property
     def inside(self) -> float:
-        """All that it has."""
+        """Requests that the server has, running and waiting."""
         return self.running + self.waiting
 
 
@@ -102,7 +102,7 @@ STAY = WindowChange()
 
 
 class Steering:
-    """The law for one server."""
+    """The rule by which requests to one server are steered."""
 
     def __init__(self) -> None:
         self._said = LoadAdvice.STAY

@@ -66,7 +66,7 @@ class LastHeard:
         self.begun = begun
 
     def beat(self, now: float) -> None:
-        """A piece has come."""
+        """A piece of the response has come."""
         if self.first_at is None:
             self.first_at = now
             self.begun()
@@ -114,7 +114,7 @@ class ResponseTimes:
             self._held_back = self._held_back or (tokens >= MANY and speaking < seconds / 10)
 
     def limits(self) -> AnswerLimits:
-        """All that follows from them."""
+        """The limits that follow from the times so far."""
         return AnswerLimits(self.whole(), self.first(), self.silence())
 
     def whole(self) -> float:
@@ -177,7 +177,7 @@ class OverdueWatch:
         self._attempts.pop(lease, None)
 
     def pending(self, replica: Replica) -> Iterator[LastHeard]:
-        """The attempts there."""
+        """The attempts that a replica has now."""
         return (pulse for where, pulse in self._attempts.values() if where is replica)
 
     async def close(self) -> None:

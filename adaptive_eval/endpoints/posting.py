@@ -23,7 +23,7 @@ class Poster(Protocol):
 
 
 class DirectPoster:
-    """Over our own connections."""
+    """Sends request bodies over connections of our own."""
 
     def __init__(self, transport: SlotTransport, request: httpx2.Request, limit: float) -> None:
         """`request` is like those to be sent, which may take `limit` seconds each."""
@@ -33,13 +33,13 @@ class DirectPoster:
         self._connect = httpx_time_outs(limit)["connect"]
 
     def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
-        """Put head and body together."""
+        """Send a body with the head that is always the same."""
         payload = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(content), content)
         return self._transport.exchange(self._origin, payload, most, self._connect)
 
 
 class ClientPoster:
-    """Through a client of httpx2."""
+    """Sends request bodies through a client of httpx2."""
 
     def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, limit: float) -> None:
         """`request` is like those to be sent, which may take `limit` seconds each."""

@@ -131,12 +131,12 @@ class Replica:
         return self.healthy and self.in_flight < self.window.size and now >= self.wait_until
 
     def take_place(self) -> None:
-        """One more request is in flight."""
+        """Count one more request in flight."""
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
 
     def spoke(self, at: float) -> None:
-        """It gave a sign of life then."""
+        """The replica gave a sign of life at this time."""
         if at - self.alive_at > SILENCE:
             self.awake_since = at
         self.alive_at = max(self.alive_at, at)

@@ -213,7 +213,7 @@ class IdentifiedServers:
         self._named.add(named)
 
     def note(self, notice: Notice) -> None:
-        """Say this of the model, once."""
+        """Note something about the model's servers, once."""
         if sum(other.kind == notice.kind for other in self._notices) < MOST_NOTICES:
             self._notices.setdefault(notice)
 

@@ -27,7 +27,7 @@ class TimeLimit:
         self._due.pop(block, None)
 
     def close(self) -> None:
-        """Nobody is waited for."""
+        """Stop: no block is ended any more."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         return self.open and self._parser is not None and self._parser.complete and self._parser.reusable
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self.open = False
         self._be_still()
         if self._transport is not None:

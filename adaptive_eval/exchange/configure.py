@@ -44,7 +44,7 @@ PRECISION = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """What the logs have."""
+    """What is known from the logs: models, questions, settings and trials."""
 
     name: str
     models: Mapping[str, LoggedSettings]
@@ -213,7 +213,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ImportTerms:
-    """A request, worked out."""
+    """What an import was asked for, with everything looked up."""
 
     request: ImportRequest
     rubric: Rubric

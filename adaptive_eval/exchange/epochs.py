@@ -260,7 +260,7 @@ class EpochController:
         return self._why.get(model)
 
     def complete(self, model: int, epoch: Epoch, category: int) -> None:
-        """An epoch has come with a score."""
+        """An epoch has ended with a score."""
         trial = self.models[model].complete(epoch, category)
         if trial is not None:
             self._tell(Outcome(model, epoch.question, trial, category))

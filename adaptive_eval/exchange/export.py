@@ -17,7 +17,7 @@ from adaptive_eval.store.postgres.address import beside
 
 
 class ExportFormat(NamedTuple):
-    """One format."""
+    """One format: what its files are called, and who writes them."""
 
     place: str
     """Where an export lies in the run directory, unless it is told otherwise."""
@@ -42,7 +42,7 @@ EXPORTS: dict[str, ExportFormat] = {
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is wanted."""
+    """What is to be exported, where to, and how."""
 
     directory: Path
     format: str
@@ -54,7 +54,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What came of it."""
+    """What an export has written."""
 
     path: Path
     trials: int

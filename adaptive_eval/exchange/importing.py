@@ -39,7 +39,7 @@ class GraderComparison(NamedTuple):
 
 
 class ImportResult(NamedTuple):
-    """What came of it."""
+    """What an import has made."""
 
     path: Path
     trials: int

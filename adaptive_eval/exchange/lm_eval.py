@@ -32,7 +32,7 @@ NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 
 
 def is_samples(row: Row) -> bool:
-    """A row of such a file."""
+    """Whether a row is one of a file of samples."""
     return {"doc_id", "resps", "target"} <= row.keys()
 
 

@@ -27,12 +27,12 @@ from adaptive_eval.questions.load import as_text
 
 
 def is_problem(value: Mapping[str, Any]) -> bool:
-    """The value of a problem's file."""
+    """Whether a value is that of a problem's file."""
     return {"problem", "gold_answer", "answers", "correct"} <= value.keys()
 
 
 def is_output(columns: frozenset[str]) -> bool:
-    """The columns of a data set of outputs."""
+    """Whether columns are those of a data set of outputs."""
     return {"problem_idx", "model_name", "idx_answer", "correct"} <= columns
 
 

@@ -125,7 +125,7 @@ def _set_aside_lacking(roster: Roster, plan: Plan, controller: Controller, there
 
 
 class FinishedImport(NamedTuple):
-    """A run that is there."""
+    """An imported run that is in its place."""
 
     results: Results | None
     runnable: bool
@@ -160,7 +160,7 @@ class RunDraft:
         self._open = True
 
     def take(self, records: Iterable[TrialRecord]) -> None:
-        """Keep trials."""
+        """Keep trials for the run."""
         self._draft.add(records)
 
     def finish(self, gathering: RecordGatherer, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:

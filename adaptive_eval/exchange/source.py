@@ -23,7 +23,7 @@ OnProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExportSource:
-    """What is exported."""
+    """What an export reads: the run's trials and questions."""
 
     run: StoredRun
     rubric: Rubric
@@ -34,7 +34,7 @@ class ExportSource:
 
     @property
     def reader(self) -> RunReader:
-        """Reads its trials."""
+        """The reader of the run's trials."""
         return self.run.reader
 
     @property
@@ -44,7 +44,7 @@ class ExportSource:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """In the order of the run."""
+        """The questions in the order of the run."""
         return self.run.setup.questions
 
     def model(self, name: str) -> ModelConfig | None:

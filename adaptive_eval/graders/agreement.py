@@ -65,7 +65,7 @@ class Reservoir:
         self._size, self._seen, self._random = size, 0, random.Random(0)
 
     def take(self, one: GradedAnswer) -> None:
-        """One more."""
+        """Show it one more answer, which it may keep."""
         self._seen += 1
         if len(self.kept) < self._size:
             self.kept.append(one)

@@ -99,7 +99,7 @@ class AskedGrader(GraderOptions):
         return ()
 
     def transcript(self, question: Question, answer: str) -> Transcript:
-        """What it is sent about one answer."""
+        """What the grader is sent about one answer."""
         raise NotImplementedError
 
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:

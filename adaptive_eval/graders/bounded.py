@@ -145,7 +145,7 @@ def _add_large(large: HugeNumber, other: Value) -> HugeNumber:
 
 
 def negative(value: Value) -> Value:
-    """-value."""
+    """The value with its sign turned."""
     return HugeNumber(value.digits, -value.sign) if isinstance(value, HugeNumber) else -value
 
 

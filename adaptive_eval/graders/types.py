@@ -81,7 +81,7 @@ class Grader(Protocol):
         ...
 
     def grade(self, text: str, question: Question) -> Marks:
-        """The marks."""
+        """The marks of an answer to a question."""
         ...
 
     def warm_up(self) -> None:
@@ -122,11 +122,11 @@ class GraderOptions(Section):
         return self.grade(text, question) if len(text) <= INLINE_CHARACTERS else None
 
     def grade(self, text: str, question: Question) -> Marks:
-        """What each grader is about."""
+        """The marks of an answer: what each grader is about."""
         raise NotImplementedError
 
     def warm_up(self) -> None:
-        """Most graders need nothing."""
+        """Load what the first grade needs; most graders need nothing."""
 
     def key_problem(self, question: Question) -> str | None:
         """Any text will do as a key, but there must be one."""

@@ -172,7 +172,7 @@ def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Entry point of the process."""
+    """The process of a worker, from its beginning to its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes the pipe when it is done
     outbox = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
@@ -262,6 +262,6 @@ class Worker:
             await self._process.wait()
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         with suppress(ProcessLookupError):
             self._process.kill()

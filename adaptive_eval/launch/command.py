@@ -97,7 +97,7 @@ def free_ports() -> Iterator[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nothing listens there."""
+    """Whether nothing listens at a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         try:

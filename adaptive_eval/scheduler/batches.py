@@ -145,7 +145,7 @@ class BatchedEndpoint:
         return sum(len(batch.ids) for batch in self._batches.values())
 
     def begin(self) -> None:
-        """Look after them."""
+        """Look after the batches that were taken over."""
         for batch in list(self._batches.values()):
             self._start(self._carry(batch))
 

@@ -71,6 +71,6 @@ class Intake:
         usage.grading = usage.grading.plus(wasted_use(event))
 
     def see(self, record: TrialRecord) -> None:
-        """The alarms may show it."""
+        """Let the alarms keep an answer as an example."""
         if self._alarms is not None and record.trial == 0:
             self._alarms.see(self._roster.models.position_of(record.model), record)

@@ -46,7 +46,7 @@ class Ledger:
         """Answers that each model's servers owed and lost, by its endpoint."""
 
     def entry(self, model: int, group: TrialGroup) -> SentRequest:
-        """What is entered of a request."""
+        """What is entered when a request is sent."""
         return SentRequest(self._lanes[model].name, group.size)
 
     def restore(self, store: Store, left: Mapping[str, int] = NOTHING_LEFT) -> Iterator[AnswersLost]:
@@ -134,12 +134,12 @@ class HasCost(Protocol):
 
 
 def cost_of(spent: HasCost) -> Cost:
-    """What it counts as."""
+    """What a loss counts as."""
     return Cost(spent.tokens, spent.usd, spent.gpu_seconds)
 
 
 def total_cost(spent: Iterable[HasCost]) -> Cost:
-    """What all of it counts as."""
+    """The sum of these costs."""
     return reduce(Cost.plus, map(cost_of, spent), NO_COST)
 
 

@@ -74,7 +74,7 @@ class OpeningFit:
 
     @property
     def over(self) -> bool:
-        """The thresholds are known."""
+        """Whether the thresholds are known."""
         return not self.rubric.lacks
 
     def hold(self, record: TrialRecord, *, asked: bool) -> None:
@@ -191,5 +191,5 @@ def frozen_event(
 
 
 def place_of(one: TrialRecord | Regrade) -> Place:
-    """Which trial it is."""
+    """Which trial a record or a grade is of."""
     return one.model, one.question, one.trial

@@ -56,7 +56,7 @@ class ServerTimes:
             self._until[model] = self._clock()
 
     def close(self) -> None:
-        """The run lets go of all of them."""
+        """The run lets go of all servers."""
         for model, places in self._since.items():
             for place in list(places):
                 self._end(model, place)

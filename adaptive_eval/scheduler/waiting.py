@@ -22,7 +22,7 @@ class TrialGroup(NamedTuple):
 
     @property
     def trials(self) -> range:
-        """The numbers of all of them."""
+        """The numbers of the group's trials."""
         return range(self.first, self.first + self.size)
 
 
@@ -58,7 +58,7 @@ class WaitingLine:
         return group
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all groups."""
         self._groups.clear()
         self.trials = 0
 

@@ -11,7 +11,7 @@ WIDEST_NAME = 32
 
 
 def other_cost_words(row: OtherCostRow) -> str:
-    """What it was spent on."""
+    """What something was spent on, in words."""
     name = safe_line(row.model or "", WIDEST_NAME)
     match row.what:
         case "left":

@@ -207,7 +207,7 @@ def _remark(text: str) -> str:
 
 
 def show_board(board: Board, console: Console) -> None:
-    """On a terminal."""
+    """Show a board on a terminal."""
     console.print(Text(headline(board), style="bold"))
     for sheet in sheets_of(board):
         console.print()

@@ -72,7 +72,7 @@ class PairChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that differs."""
+    """Everything that differs between two runs."""
 
     run_a: str
     run_b: str
@@ -113,7 +113,7 @@ class Changes:
 
 
 def changes_between(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Changes:
-    """From run A to run B."""
+    """What differs from run A to run B."""
     keys_a, keys_b = [one.id for one in a.questions], [one.id for one in b.questions]
     common = [key for key in keys_a if key in set(keys_b)]
     recorded = counts_a.recorded | counts_b.recorded

@@ -24,12 +24,12 @@ class SiteRates:
         self._rates: dict[tuple[str, str], Rates] = {}
 
     def add(self, elapsed: float, sites: Sequence[SiteTraffic]) -> None:
-        """Note where they stand."""
+        """Note how far the sites are at this moment."""
         for one in sites:
             self._rates.setdefault((one.model, one.site), Rates()).add(elapsed, one.answers, 0)
 
     def of(self, model: str, site: str) -> float:
-        """Of one site."""
+        """The rate of one site."""
         rates = self._rates.get((model, site))
         return 0.0 if rates is None else rates.trials
 

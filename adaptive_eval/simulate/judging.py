@@ -56,7 +56,7 @@ class SimulatedJudge:
     """Its server takes `response_format`."""
 
     def reply(self, prompt: str, seed: int) -> str:
-        """What it says to a transcript."""
+        """What the judge says to a transcript."""
         marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
         rules = prompt.partition(_RULES_END)[0]
         lines, wanted = _LINE.findall(prompt), _OBJECT.search(prompt)
@@ -171,7 +171,7 @@ class SimulatedVerifier:
     """It gives log-probabilities."""
 
     def scores(self, prompt: str) -> tuple[float, float, float]:
-        """Of A, B and C to a transcript."""
+        """The scores of A, B and C for a transcript."""
         marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
         answer, reference = marked.get("answer", "").strip(), marked.get("reference", "").strip()
         if _LETTER.search(prompt) is None or answer == reference == marked.get("question", "").strip():

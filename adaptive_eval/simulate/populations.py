@@ -60,7 +60,7 @@ class AnswerPopulation:
         return int(self.words.shape[2])
 
     def at(self, model: int, question: int, number: int) -> PopulationAnswer:
-        """One of them."""
+        """One of the answers."""
         where = model, question, number
         return PopulationAnswer(
             bool(self.is_correct[where]),

@@ -68,7 +68,7 @@ class RayWorker(SiteWorker):
 
 
 class RaySite:
-    """A site that is an actor."""
+    """A site that is a Ray actor."""
 
     def __init__(self, cluster: "RayCluster", actor: Any) -> None:
         self._cluster, self._actor = cluster, actor
@@ -83,19 +83,19 @@ class RaySite:
         return SiteBegun(*await self._told(self._actor.begin.remote(setup, site_secrets, shared)))
 
     async def order(self, head: str, order: SiteOrder) -> None:
-        """Tell it what to do."""
+        """Tell the site what to do."""
         await self._told(self._actor.order.remote(head, order))
 
     async def news(self, head: str) -> SiteNews:
-        """What it has to tell."""
+        """What the site has to tell."""
         return SiteNews(*await self._told(self._actor.news.remote(head)))
 
     async def end(self, at_once: bool) -> None:
-        """Stop its server."""
+        """Stop the site's server."""
         await self._told(self._actor.end.remote(at_once))
 
     def kill(self) -> None:
-        """Be rid of it."""
+        """End the site, whatever it is doing."""
         with suppress(self._cluster.ray.exceptions.RayError):
             self._cluster.ray.kill(self._actor)
 

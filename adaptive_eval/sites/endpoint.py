@@ -97,7 +97,7 @@ class SitesEndpoint:
                 raise NotAskedAgain("its site was lost, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
-        """Which sites serve it."""
+        """Which sites serve the model."""
         up = [ReplicaHealth(site, True, "it serves the model", (self._model,)) for site in self._links]
         return Health((*up, *(ReplicaHealth(site, False, reason) for site, reason in self._gone.items())))
 

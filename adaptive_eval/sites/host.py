@@ -127,7 +127,7 @@ class SiteGroup:
         self._told = False
 
     def had(self) -> None:
-        """One of them has its place."""
+        """One of the sites has got its place."""
         self._there += 1
         self._told = False
 
@@ -137,7 +137,7 @@ class SiteGroup:
         self._last = time.monotonic()
 
     def longer(self) -> bool:
-        """Whether one goes on waiting."""
+        """Whether a further place is still waited for."""
         return self._there > 0 or time.monotonic() - self._last < self.wait
 
     def tells(self) -> bool:

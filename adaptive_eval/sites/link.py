@@ -65,7 +65,7 @@ class SiteLink:
 
     @property
     def in_flight(self) -> int:
-        """Requests that it has."""
+        """How many requests the site has."""
         return len(self._futures)
 
     @property

@@ -142,7 +142,7 @@ class SiteHandle(Protocol):
         ...
 
     async def order(self, head: str, order: SiteOrder) -> None:
-        """Tell it what to do."""
+        """Tell the site what to do."""
         ...
 
     async def news(self, head: str) -> SiteNews:
@@ -150,7 +150,7 @@ class SiteHandle(Protocol):
         ...
 
     async def end(self, at_once: bool) -> None:
-        """Stop its server."""
+        """Stop the site's server."""
         ...
 
     def kill(self) -> None:
@@ -192,6 +192,6 @@ def encode_error(error: EndpointError) -> tuple[str, str]:
 
 
 def decode_error(told: tuple[str, str]) -> EndpointError:
-    """The error that a site has told."""
+    """The error that a site has sent."""
     kind, words = told
     return _ERRORS[kind](words)

@@ -121,7 +121,7 @@ def _places_of(config: RunConfig, group: ServingGroup) -> list[_Place]:
 
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
-    """What each of its places takes."""
+    """The resources that each place of a group takes."""
     pool, models = config.pool, [config.models[number] for number in group.models]
     if len(group.places) and pool is not None and pool.resources is not None and models[0].in_pool:
         return dict(pool.resources)

@@ -26,7 +26,7 @@ class SiteRoom(Protocol):
         ...
 
     def missing(self, resources: Mapping[str, float]) -> str:
-        """Why there is none now."""
+        """Why there is no room now."""
         ...
 
 

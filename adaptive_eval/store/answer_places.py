@@ -53,7 +53,7 @@ class AnswerPlace(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Have no such segment there."""
+        """Remove a segment, if it is there."""
         ...
 
 
@@ -75,7 +75,7 @@ def require_name(name: str) -> str:
 
 
 class LocalAnswers:
-    """In a folder."""
+    """Segments in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -123,7 +123,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class RemoteAnswers:
-    """At a URL, through fsspec."""
+    """Segments at a URL, through fsspec."""
 
     def __init__(self, url: str) -> None:
         if not re.fullmatch(ANSWERS_URL, url):

@@ -109,7 +109,7 @@ def has_checksums(connection: sqlite3.Connection) -> bool:
 
 
 def is_there(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether a run has a table."""
+    """Whether a run has this table."""
     query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
     return bool(connection.execute(query, (table,)).fetchone()[0])
 

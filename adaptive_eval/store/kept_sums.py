@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class KeptSums(NamedTuple):
-    """The row, read as it is wanted."""
+    """The row of sums, read as it is wanted."""
 
     last: int
     trials: int

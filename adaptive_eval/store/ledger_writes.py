@@ -8,9 +8,9 @@ class LedgerWrites(Protocol):
     """Takes the statements of a transaction, with `?` for each value."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> object:
-        """Do this."""
+        """Execute a statement."""
         ...
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
-        """Do this for each row."""
+        """Execute a statement for each row."""
         ...

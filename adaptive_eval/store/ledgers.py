@@ -17,12 +17,12 @@ class RunLedger(Protocol):
 
     @property
     def queries(self) -> Queries:
-        """What reads it."""
+        """The queries that read this ledger."""
         ...
 
     @property
     def where(self) -> str:
-        """What it is called in errors."""
+        """What the ledger is called in errors."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class RunLedger(Protocol):
         ...
 
     def make_room_for_sums(self) -> None:
-        """Have a place for them."""
+        """Make a place for kept sums."""
         ...
 
     def transaction(self) -> AbstractContextManager[LedgerWrites]:

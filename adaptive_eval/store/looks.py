@@ -61,7 +61,7 @@ def plain_look(look: Look, models: Sequence[str]) -> StoredLook:
 
 
 def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]:
-    """One comparison."""
+    """One comparison of a look as plain values."""
     values = pair._asdict()
     values["better"] = models[pair.better]
     values["worse"] = None if pair.worse is None else models[pair.worse]

@@ -237,7 +237,7 @@ def _is_unicode(text: str | None) -> bool:
 
 
 def digest_of(data: bytes) -> str:
-    """Of a whole segment."""
+    """The digest of a whole segment."""
     return blake2b(data, digest_size=32).hexdigest()
 
 

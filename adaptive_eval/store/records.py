@@ -406,7 +406,7 @@ def said_in(signals: Mapping[str, SignalValue], name: str) -> bool | None:
 
 
 def bits_of(bits_per_token: float | None, tokens: int) -> float | None:
-    """Of a whole answer."""
+    """The bits of a whole answer, where they are known."""
     return None if bits_per_token is None else bits_per_token * tokens
 
 

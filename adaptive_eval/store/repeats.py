@@ -223,7 +223,7 @@ class AnswerPairs:
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """How many pairs there are."""
         return self.there.total()
 
     def not_right(self) -> list[tuple[_Short, int]]:
@@ -385,7 +385,7 @@ def _bounded(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> float:
 
 
 def said_of_repeats(found: RepeatsFound, names: Sequence[str]) -> str:
-    """A sentence about it."""
+    """A sentence about answers that repeat each other."""
     if found.chance is None:
         return (
             f"the answers of all {found.pairs} pairs of trials agree word for word; they are short, and independent "

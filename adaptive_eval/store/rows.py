@@ -214,7 +214,7 @@ def insert_models(ledger: LedgerWrites, models: Mapping[str, Json]) -> None:
 
 
 def insert_questions(ledger: LedgerWrites, questions: Mapping[str, Json]) -> None:
-    """Questions."""
+    """Write the questions of a run."""
     rows = [(key, dump_json(body)) for key, body in questions.items()]
     ledger.executemany("INSERT INTO questions (key, body) VALUES (?, ?)", rows)
 

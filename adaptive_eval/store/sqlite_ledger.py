@@ -56,7 +56,7 @@ class SqliteLedger:
 
     @property
     def where(self) -> str:
-        """The file."""
+        """The file, for errors."""
         return str(self.directory / database.DATABASE_FILE)
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
@@ -97,7 +97,7 @@ class SqliteLedger:
     sums_by_itself = False
 
     def make_room_for_sums(self) -> None:
-        """Have a place for them."""
+        """Make a place for kept sums."""
         with database.explained(self.directory):
             self.connection.executescript(f"BEGIN IMMEDIATE; {TABLES}; COMMIT;")
             checksums.keep_checksums(self.connection)

@@ -109,7 +109,7 @@ class StudiedData(NamedTuple):
 
 
 def study_adaptive(request: AdaptiveRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study."""
+    """Run the study of adaptive sampling."""
     if not request.data:
         raise ConfigError("there is nothing to study; name worlds, .npz files or runs")
     parts = len(request.data)

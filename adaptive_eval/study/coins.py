@@ -64,7 +64,7 @@ def coin_outcomes(matrices: int, trials: int, rng: np.random.Generator) -> IntAr
 
 
 def study_coins(request: CoinsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study."""
+    """Run the study of simulated coins."""
     gold = rank_scores(COIN_MEANS)
     alone = _independent(request, gold, on_progress)
     resampled = {scheme: _bootstrapped(request, gold, scheme, on_progress) for scheme in SCHEMES}

@@ -59,7 +59,7 @@ class ForecastRequest:
 
 
 def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnForecastProgress) -> Forecast:
-    """Forecast the run.
+    """Forecast how a run will go.
 
     Raises `ConfigError` for a request that makes no sense, and `StoreError` for a pilot that cannot be read.
     """

@@ -62,7 +62,7 @@ class _Held(NamedTuple):
 
 
 def study_intervals(request: IntervalsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study."""
+    """Run the study of intervals."""
     found: dict[tuple[int, int], dict[str, _Held]] = {}
     for place, (m, n) in enumerate((m, n) for m in QUESTIONS for n in TRIALS):
         on_progress(place / (len(request.questions) * len(TRIALS)), f"{m} questions, {n} trials")

@@ -73,7 +73,7 @@ def right_answers(chances: FloatArray, trials: int, rng: np.random.Generator) ->
 
 
 def study_priors(request: PriorsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study."""
+    """Run the study of priors."""
     original = original_chances(request.seed)
     rng = np.random.default_rng([request.seed, 1])
     agreement, total = [], np.zeros((len(DEPTHS), TRIALS))

@@ -55,7 +55,7 @@ class _Draw(NamedTuple):
 
 
 def study_ranking(request: RankingRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study."""
+    """Run the study of rankings."""
     draws = _draws(request, on_progress)
     found = _rows()
     as_printed = [draw for draw in draws if draw.without == PRINTED["without"]]

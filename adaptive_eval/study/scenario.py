@@ -30,7 +30,7 @@ CAPS = tuple(field.name for field in fields(Budget))
 
 
 class Variant(NamedTuple):
-    """What is varied."""
+    """What simulations vary: confidence, budget, and what is favoured."""
 
     confidence: float
     budget: Budget

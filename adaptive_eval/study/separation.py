@@ -31,7 +31,7 @@ class SeparationRequest(NamedTuple):
 
 
 def study_separation(request: SeparationRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study."""
+    """Run the study of how many trials find the right order of two models."""
     looks = sorted({1, *range(STEP, MOST + 1, STEP), *PRINTED})
     right, z, signed = _measured(request, looks, on_progress)
     at = {n: place for place, n in enumerate(looks)}

@@ -170,7 +170,7 @@ class PaceCosts:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The whole file."""
+    """A forecast, as its file has it."""
 
     format: str
     name: str

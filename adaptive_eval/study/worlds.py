@@ -235,7 +235,7 @@ class Sampler:
         self.ability, self.difficulty, self.taste = (np.full(chains, scale**2) for scale in SCALES.values())
 
     def sweep(self) -> None:
-        """One step of everything."""
+        """Draw all unknowns anew, once."""
         self._step_theta()
         self._step_theta()
         self._draw_effects()

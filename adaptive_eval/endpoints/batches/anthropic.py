@@ -52,11 +52,11 @@ class AnthropicBatches:
         return orjson.dumps({"custom_id": request.custom_id, "params": message_params(request.body)})
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Hand in all of them at once."""
+        """Hand in a batch: all of its requests at once."""
         return _state(await self._wire.post_once("/messages/batches", b'{"requests":[%b]}' % b",".join(requests)))
 
     async def state(self, batch: str) -> BatchState:
-        """How far it is."""
+        """How far a batch is."""
         return _state(await self._wire.get(f"/messages/batches/{batch}"))
 
     async def listed(self, since: float) -> list[BatchState]:

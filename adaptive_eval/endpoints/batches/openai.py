@@ -38,7 +38,7 @@ class OpenAiBatches:
         self._endpoint = endpoint
 
     def sized(self, request: BatchRequest) -> bytes:
-        """A line of the file."""
+        """A request as a line of the file that is uploaded."""
         line = {"custom_id": request.custom_id, "method": "POST", "url": self._endpoint, "body": request.body}
         return orjson.dumps(line) + b"\n"
 
@@ -55,7 +55,7 @@ class OpenAiBatches:
         return state_of(await self._wire.post_once("/batches", body))
 
     async def state(self, batch: str) -> BatchState:
-        """How far it is."""
+        """How far a batch is."""
         return state_of(await self._wire.get(f"/batches/{batch}"))
 
     async def listed(self, since: float) -> list[BatchState]:
@@ -76,7 +76,7 @@ class OpenAiBatches:
         await self._wire.post(f"/batches/{batch}/cancel", {})
 
     async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
-        """The lines of both files."""
+        """The results of a batch, from its files of answers and of errors."""
         for file in state.files:
             async for line in self._wire.lines(f"/files/{file}/content"):
                 if (result := result_of(line)) is not None:
@@ -92,7 +92,7 @@ def listed_in(page: object) -> Sequence[object]:
 
 
 def state_of(said: object) -> BatchState:
-    """The batch object."""
+    """The state that a batch object says."""
     batch = fields_of(said, "it")
     word = word_of(batch.get("status"))
     counts = batch.get("request_counts")

@@ -62,7 +62,7 @@ class BatchService:
 
     @property
     def notices(self) -> Sequence[Notice]:
-        """Everything of the kind so far."""
+        """Everything to be said of the service so far."""
         return tuple(self.wire.notices)
 
 

@@ -42,7 +42,7 @@ class OpenRouterBatches:
         return orjson.dumps({"custom_id": request.custom_id, "body": request.body})
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Hand in all of them at once."""
+        """Hand in a batch: all of its requests at once."""
         head = orjson.dumps({"endpoint": self._endpoint, "model": self._model})
         body = b'%b,"requests":[%b]}' % (head[:-1], b",".join(requests))
         return _state(await self._wire.post_once("/batches", body))
@@ -56,7 +56,7 @@ class OpenRouterBatches:
         return [_state(one) for one in listed_in(await self._wire.get("/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:
-        """There is no such thing."""
+        """Nothing: the service has no way to cancel a batch."""
         raise Rejected("batches of openrouter cannot be cancelled")
 
     async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:

@@ -72,7 +72,7 @@ class BatchConfig(Section):
 
     @property
     def most_requests(self) -> int:
-        """In a batch."""
+        """How many requests a batch may have."""
         return min(self.requests or MOST_REQUESTS[self.kind], MOST_REQUESTS[self.kind])
 
 
@@ -156,7 +156,7 @@ class BatchFormat(Protocol):
         ...
 
     async def state(self, batch: str) -> BatchState:
-        """How far it is."""
+        """How far a batch is."""
         ...
 
     async def listed(self, since: float) -> list[BatchState]:

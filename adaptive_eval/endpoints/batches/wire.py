@@ -86,7 +86,7 @@ class BatchWire:
         )
 
     def note(self, notice: Notice) -> None:
-        """Say this, once."""
+        """Note something that a reader should know, once."""
         self.notices.setdefault(notice)
 
     async def get(self, path: str, *, whole: bool = False) -> object:

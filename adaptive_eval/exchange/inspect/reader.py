@@ -226,7 +226,7 @@ SUMMARIES, JOURNAL, SAMPLES = "summaries.json", "_journal/summaries/", "samples/
 
 
 def is_inspect(archive: Archive) -> bool:
-    """The zip is an Inspect log."""
+    """Whether a zip is an Inspect log."""
     return START in archive.names or HEADER in archive.names
 
 

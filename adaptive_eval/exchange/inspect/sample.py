@@ -38,7 +38,7 @@ class InspectScale:
 
     @property
     def categories(self) -> dict[str, float]:
-        """What each is worth."""
+        """What each category is worth."""
         return dict(zip(self.names, self.weights, strict=True))
 
     @property

@@ -55,7 +55,7 @@ class LoggedModel:
 
     @property
     def row(self) -> ModelRow | None:
-        """What was found of it."""
+        """The row of the model in the results."""
         return (
             None if self.results is None else next((row for row in self.results.models if row.name == self.name), None)
         )

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Channel:
-    """One run."""
+    """What everyone who looks at one run is sent."""
 
     def __init__(self, directory: Path, thread: Executor) -> None:
         self.directory = directory
@@ -38,7 +38,7 @@ class Channel:
 
     @property
     def idle(self) -> bool:
-        """Nobody listens."""
+        """Whether nobody listens."""
         return not self._listeners
 
     async def view(self) -> PublishedView:

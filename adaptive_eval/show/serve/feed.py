@@ -139,7 +139,7 @@ class FileMark(NamedTuple):
 
     @classmethod
     def of(cls, directory: Path) -> Self:
-        """The mark as it is now."""
+        """The mark of a file as it is now."""
         if (moment := moment_of(directory)) is not None:
             run, commits, committed, running = moment
             kept, results = (run, commits, 0), _stamp(directory / RESULTS_FILE)
@@ -206,7 +206,7 @@ class Feed:
         return True
 
     def view(self) -> RunView:
-        """The whole run."""
+        """The view of the run."""
         return assemble_view(self.sums, self.stored, self.sums.events(), self.results)
 
     @property
@@ -221,7 +221,7 @@ class Feed:
 
     @property
     def status(self) -> str:
-        """running, finished or stopped."""
+        """The run's status: running, finished or stopped."""
         if self.running:
             return "running"
         if self.results is not None:

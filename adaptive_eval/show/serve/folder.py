@@ -63,7 +63,7 @@ class RunsFolder:
 
     @property
     def is_run(self) -> bool:
-        """The directory itself is a run."""
+        """Whether the directory itself is a run."""
         return holds_ledger(self.path)
 
     def runs(self) -> dict[str, Path]:

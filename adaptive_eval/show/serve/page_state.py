@@ -56,7 +56,7 @@ MOST_CHARACTERS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """One answer."""
+    """One answer as the page shows it."""
 
     trial: int
     seed: int

@@ -32,14 +32,14 @@ class TrackedRun(NamedTuple):
 
 
 class Tracker(Protocol):
-    """Where a run is told."""
+    """Where a run is followed: W&B or MLflow."""
 
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
-        """Find it again, or begin it."""
+        """Find the tracked run again, or begin it."""
         ...
 
     def log(self, points: Sequence[Point]) -> None:
-        """Add looks."""
+        """Add looks to the tracked run."""
         ...
 
     def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:

@@ -51,7 +51,7 @@ class AlarmRaised(Event):
 
     @property
     def words(self) -> str:
-        """With the example."""
+        """The text with its example."""
         return self.text if self.example is None else f"{self.text} ({self.example})"
 
 
@@ -79,7 +79,7 @@ class BatchPlanned(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchTaken(Event):
-    """The service has it."""
+    """The batch service has accepted a batch."""
 
     KIND: ClassVar[str] = "batch_taken"
     model: str

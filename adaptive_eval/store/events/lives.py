@@ -25,14 +25,14 @@ class RunBegun(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(RunBegun):
-    """The first one."""
+    """The run was begun, by its first start."""
 
     KIND: ClassVar[str] = "started"
 
 
 @dataclass(frozen=True, slots=True)
 class RunResumed(RunBegun):
-    """A later one."""
+    """A later start took the run up."""
 
     KIND: ClassVar[str] = "resumed"
 

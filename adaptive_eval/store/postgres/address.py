@@ -51,16 +51,16 @@ class LedgerAddress:
 
     @property
     def whole_database(self) -> "LedgerAddress":
-        """Without the run."""
+        """The address of the database, without the run."""
         return replace(self, run=None)
 
     def run_at(self, name: str) -> "LedgerAddress":
-        """Of a run in this database."""
+        """The address of a run in this database."""
         return replace(self, run=name)
 
     @property
     def path(self) -> Path:
-        """As the path that stands for it."""
+        """The path that stands for the address."""
         return Path(str(self))
 
     @property

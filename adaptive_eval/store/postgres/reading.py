@@ -136,7 +136,7 @@ class PostgresReading:
 
     @property
     def where(self) -> str:
-        """The address."""
+        """The address, for errors."""
         return str(self.address)
 
     @property
@@ -148,7 +148,7 @@ class PostgresReading:
 
     @property
     def queries(self) -> Queries:
-        """What reads it."""
+        """The queries that read this ledger."""
         return QUERIES_WITH_TOKENS if self.keeps_tokens else QUERIES
 
     def keep_tokens(self) -> None:
@@ -203,10 +203,10 @@ class PostgresReading:
     sums_by_itself = True
 
     def kept_sums(self) -> None:
-        """There are none."""
+        """Nothing: this ledger keeps no sums."""
 
     def make_room_for_sums(self) -> None:
-        """None is needed."""
+        """Nothing: this ledger keeps no sums."""
 
     def require_intact(self, after: int = 0) -> None:
         """Look for a trial with numbers that are none. That rows are what was written, the database sees to."""
@@ -214,7 +214,7 @@ class PostgresReading:
             raise StoreError(f"{self.where} is damaged: trials {number} is not as trials are written")
 
     def transaction(self) -> AbstractContextManager[LedgerWrites]:
-        """Who reads writes nothing."""
+        """Raises: who reads writes nothing."""
         raise StoreError(f"{self.where} was opened to be read")
 
     def close(self) -> None:

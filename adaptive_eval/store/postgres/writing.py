@@ -77,11 +77,11 @@ class RecordedWrites:
         self.statements: list[Statement] = []
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> None:
-        """Do this."""
+        """Record a statement."""
         self.statements.append(Statement(statement, [tuple(map(storable, values))]))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """Do this for each row."""
+        """Record a statement for each row."""
         values = [_trial(row) if statement == INSERT_TRIAL else tuple(map(storable, row)) for row in rows]
         if values:
             self.statements.append(Statement(statement, values))
