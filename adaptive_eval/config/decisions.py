@@ -232,12 +232,16 @@ else:
     AllocationConfig = _with_options(_AllocationConfig, POLICIES, "policy", "allocation")
 
 
+MOST_TRIALS = 1_000_000_000
+"""Of a question: more than anybody asks, and no more than numbers of the decisions can hold for all questions."""
+
+
 class TrialsConfig(Section):
     """How many trials each question gets from each model."""
 
     min: Count = Field(4, ge=1)
     """Trials a question before the first look."""
-    max: Count = Field(80, ge=1)
+    max: Count = Field(80, ge=1, le=MOST_TRIALS)
     """Trials a question at most (on average over the questions): the horizon. Also called `epochs`."""
     draw: Count | None = Field(None, ge=LEAST_DRAWN)
     """For benchmarks of thousands of questions: one trial of each (min and max are 1), in an order drawn at random

@@ -247,6 +247,7 @@ sampling: {top_p: 3}
             ("stopping: {confidence: 95}", "for 95 in a hundred write 0.95 or 95%"),
             ("name: two words", "as in `name: my-benchmark`"),
             ("trials: 5", "trials must be a mapping of keys, but got 5"),
+            ("trials: {max: 100000000000000000000}", "trials.max must be less than or equal to 1000000000"),
             ("trials: {max: yes}", "trials.max must be a whole number, but got 'yes'"),
             ("stopping: {futility: true}", "stopping.futility must be a number or false, but got true"),
             ("stopping: {rule: sequentail}", "must be a rule: sequential, zscore"),
