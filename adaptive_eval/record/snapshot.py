@@ -26,6 +26,7 @@ from adaptive_eval.record.warnings import (
     notice_cautions,
     opponent_caution,
     recorded_caution,
+    uncounted_caution,
     unwanted_cautions,
 )
 from adaptive_eval.store import (
@@ -168,6 +169,7 @@ def take_snapshot(
             *alarm_cautions(subject.models, usages, events),
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
             *decision_cautions(events),
+            *uncounted_caution(int(controller.counts_with_kept.sum()), int(controller.counts.sum()), events),
             *import_cautions(events),
             *recorded_caution(subject.models, events),
             *opponent_caution(events),

@@ -115,6 +115,19 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             )
 
 
+def uncounted_caution(stored: int, counted: int, events: Sequence[Event]) -> Iterator[Caution]:
+    """Trials that other settings asked for, and that no round of those of now has come to."""
+    redecided = any(event.looks for event in events_of_kind(events, SettingsChanged))
+    if redecided and stored - counted > SHARE_WORTH_SAYING * stored:
+        yield Caution(
+            "uncounted",
+            None,
+            f"{stored - counted:,} of {stored:,} stored trials are in no score: they were asked for under settings "
+            "that have changed since, and by those of now no look has come to them; they are kept, and count once one "
+            "does",
+        )
+
+
 def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 

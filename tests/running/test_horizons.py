@@ -86,6 +86,22 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
         assert reader.header().configuration["trials"]["favour"] == "servers"
 
 
+def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:
+    """The first look is the last: what was asked for after it is kept, and in no score."""
+    run_to(site, 9)
+    before = json.loads((site.directory() / "results.json").read_text())
+    assert not [one for one in before["warnings"] if one["kind"] == "uncounted"]
+    lax = {"rule": "zscore", "confidence": 0.501}
+    assert site.run(site.write(trials={"min": 2, "max": 9}, stopping=lax)).exit_code in FINISHED
+    after = json.loads((site.directory() / "results.json").read_text())
+    counted = sum(row["trials"] for row in after["models"])
+    with closing(RunReader.open(site.directory())) as reader:
+        stored = sum(1 for _ in reader.trials())
+    assert counted < stored
+    (said,) = [one["text"] for one in after["warnings"] if one["kind"] == "uncounted"]
+    assert said.startswith(f"{stored - counted} of {stored} stored trials are in no score")
+
+
 def test_a_rule_that_is_chosen_after_looks_is_named(site: Site) -> None:
     run_to(site, 3)
     ended = site.run(site.write(trials={"min": 2, "max": 3}, stopping={"futility": False, "confidence": 0.8}))
