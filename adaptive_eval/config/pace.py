@@ -44,7 +44,7 @@ OPENING, OPENING_IN_TURN = 0.15, 0.3
 """They begin with this share of `trials.max`."""
 SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
 """The same where a round is a batch."""
-SHARE_SOON, OPENING_SOON = 1.0, 0.3
+SHARE_SOON, OPENING_SOON = 2.0, 0.5
 """Idle slots are asked this share of what is needed at the soonest, and before the first look this one of
 `trials.max`."""
 
@@ -56,8 +56,8 @@ GUESSED_SPEED = 40.0
 TRIALS_OF = {"cost": 0.55, "balanced": 0.60, "time": 0.75, "soon": 0.55}
 """Shares of the trials of the fixed design that rounds ask for, and how many looks in turn are waited for
 (benchmarks/pace.md, benchmarks/wall.md)."""
-LOOKS_OF = {"cost": 60, "balanced": 20, "time": 5, "soon": 4}
-IN_VAIN = 0.2
+LOOKS_OF = {"cost": 60, "balanced": 20, "time": 5, "soon": 2}
+IN_VAIN = 0.36
 """Of the trials of the fixed design: what idle slots are asked in vain, at most, where slots are many times as many as
 questions."""
 LAST_ANSWER = 3.0

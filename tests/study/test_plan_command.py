@@ -252,8 +252,8 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
 @pytest.mark.parametrize("taken", ["balanced", "soon"])
 def test_what_takes_longer_names_the_pace_that_takes_the_least_time(taken: str) -> None:
     """Not the one that the run has already."""
-    words = (str(write_config(Path())), "--set", "concurrency=64", "--set", f"trials.favour={taken}")
-    found = forecast(*words, every_pace=True)
+    words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.favour={taken}")
+    found = forecast(*words, "--set", "stopping.futility=false", every_pace=True)
     soonest = min(found["paces"], key=lambda pace: pace["seconds"])["favour"]
     assert found["times_as_long"] > 1.1
     advised = "no other trials.favour takes less time" if soonest == taken else f"trials.favour: {soonest} takes "

@@ -97,8 +97,8 @@ def test_a_pace_that_is_given_holds() -> None:
 
 def test_where_a_run_is_to_be_over_soon_idle_slots_are_asked_ahead_of_the_rounds_of_cost() -> None:
     soon = TrialsConfig(favour="soon")
-    assert pace_of(AllocationConfig(), soon, 30) == Pace(ahead=1.0, ahead_opening=24)
-    assert pace_of(AllocationConfig(growth=0.2, lookahead=3), soon, 30) == Pace(0.2, 3, ahead=1.0, ahead_opening=24)
+    assert pace_of(AllocationConfig(), soon, 30) == Pace(ahead=2.0, ahead_opening=40)
+    assert pace_of(AllocationConfig(growth=0.2, lookahead=3), soon, 30) == Pace(0.2, 3, ahead=2.0, ahead_opening=40)
     assert pace_of(AllocationConfig(), soon, 30, in_turn=True) == Pace(lookahead=20), "no slot is idle in turn"
 
 
