@@ -3,12 +3,14 @@ browser, and in some rooms a clock that waits for them.
 
 Property tests are not timed, nor is how their examples are drawn, since the machines they run on are not alike, and the
 same in every run where `CI` is set.
-Hundreds of processes are started that import the package: they may keep what they have compiled, whatever is set.
+Hundreds of processes are started that import the package: they may keep what they have compiled, whatever is set. Some
+are sent signals, which they would never hear of where the shell has these ignored, as in the background or under nohup.
 """
 
 import asyncio
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -38,6 +40,10 @@ settings.load_profile("untimed")
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+for _ignored in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        # a handler is not passed on to a process that is started, an ignored signal is
+        signal.signal(_ignored, lambda *_: None)
 
 
 def pytest_xdist_auto_num_workers() -> int:
