@@ -131,10 +131,11 @@ class ResponseShape:
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
         """A choice in so many parts, an event for each: whole words where their probabilities come along."""
         tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
-        whole: Sequence[str] = choice.text if tokens is None else words_of(choice.text)
+        words = None if tokens is None else words_of(choice.text)
+        length = len(choice.text if words is None else words)
         for piece in range(pieces):
-            start, end = len(whole) * piece // pieces, len(whole) * (piece + 1) // pieces
-            text = "".join(whole[start:end])
+            start, end = length * piece // pieces, length * (piece + 1) // pieces
+            text = choice.text[start:end] if words is None else "".join(words[start:end])
             reason = choice.finish_reason if piece == pieces - 1 else None
             part: dict[str, Any] = {"index": index, "finish_reason": reason}
             if not self._chat:
