@@ -216,12 +216,12 @@ def _corrected(results: Results) -> Iterator[str]:
     }
     most = max(shifts, key=lambda name: abs(shifts[name]), default=None)
     if most is not None and abs(shifts[most]) >= WORTH_TELLING * (scale.high - scale.low):
-        way = "up" if shifts[most] > 0.0 else "down"
+        (corrected,) = (row.corrected for row in results.models if row.name == most)
         yield (
-            f"corrected the early end moves scores in the mean: corrected for that, {safe_line(most, WIDEST_NAME)} is "
-            f"{scale.width(abs(shifts[most]))} {way},"
+            f"corrected the early end moves scores in the mean: corrected for that, {safe_line(most, WIDEST_NAME)} has "
+            f"{scale.score(corrected)},"
         )
-        yield "          the others less; `report` has all of them"
+        yield "          and the others move less; `report` has all of them"
 
 
 def _pair(pair: PairRow) -> str:
