@@ -12,100 +12,17 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store.events.answers import (
-    AlarmRaised,
-    AnswersKept,
-    AnswersLost,
-    AnswersUnwanted,
-    BatchCancelled,
-    BatchEnded,
-    BatchPlanned,
-    BatchTaken,
-)
-from adaptive_eval.store.events.beginnings import (
-    GreedyBegun,
-    LabelsTaken,
-    OpponentAnswered,
-    OpponentBegun,
-    OutcomesRecorded,
-    PriorTaken,
-    TrialsImported,
-)
+from adaptive_eval.store.events import answers, beginnings, grading, lives, servers
 from adaptive_eval.store.events.event import Event, UnknownEvent
-from adaptive_eval.store.events.grading import (
-    AnswerUngraded,
-    BaselineAsked,
-    GraderChosen,
-    RegradingBegun,
-    ThresholdsFrozen,
-    TrialsRegraded,
-    VerdictsAsked,
-    VerdictsWasted,
-)
-from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunResumed, RunStarted, RunStopped, SettingsChanged
-from adaptive_eval.store.events.servers import (
-    ModelSetAside,
-    ModelSettled,
-    OnlyFailures,
-    PlaceAwaited,
-    ReplicaBack,
-    ReplicaLost,
-    ServerDied,
-    ServerLaunched,
-    ServerLaunching,
-    ServerReleased,
-    ServersNoticed,
-    SettledCommandEnded,
-    SiteAwaited,
-    SiteLost,
-    SitePlaced,
-)
+from adaptive_eval.store.events.lives import RunBegun
 
-CLASSES: tuple[type[Event], ...] = (
-    RunStarted,
-    RunResumed,
-    SettingsChanged,
-    ModelSetAside,
-    AnswersLost,
-    AnswersUnwanted,
-    AnswerUngraded,
-    ReplicaLost,
-    ReplicaBack,
-    OnlyFailures,
-    ServersNoticed,
-    AlarmRaised,
-    PlaceAwaited,
-    ServerLaunching,
-    ServerLaunched,
-    ServerDied,
-    ServerReleased,
-    SiteAwaited,
-    SitePlaced,
-    SiteLost,
-    ModelSettled,
-    SettledCommandEnded,
-    BatchPlanned,
-    BatchTaken,
-    BatchCancelled,
-    BatchEnded,
-    RegradingBegun,
-    TrialsRegraded,
-    TrialsImported,
-    GraderChosen,
-    PriorTaken,
-    GreedyBegun,
-    LabelsTaken,
-    OpponentBegun,
-    OpponentAnswered,
-    OutcomesRecorded,
-    ThresholdsFrozen,
-    BaselineAsked,
-    AnswersKept,
-    VerdictsAsked,
-    VerdictsWasted,
-    RunStopped,
-    RunFinished,
+CLASSES: tuple[type[Event], ...] = tuple(
+    one
+    for subject in (lives, beginnings, servers, answers, grading)
+    for one in vars(subject).values()
+    if isinstance(one, type) and issubclass(one, Event) and hasattr(one, "KIND")
 )
+"""Every class that has a kind: one that is written in these files is known."""
 _READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
     one.KIND: cache(partial(TypeAdapter[Event], one)) for one in CLASSES
 }
