@@ -158,8 +158,7 @@ def _slots(model: ModelConfig) -> int:
 
 def opening_of(trials: TrialsConfig, *, in_turn: bool) -> int:
     """Trials a question before the first look."""
-    pace = pace_of(AllocationConfig(), trials, questions=1, in_turn=in_turn)
-    return max(trials.min, min(pace.opening, trials.max))
+    return pace_of(AllocationConfig(), trials, questions=1, in_turn=in_turn).first_round(trials.min, trials.max)
 
 
 def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, *, in_turn: bool = False) -> Pace:

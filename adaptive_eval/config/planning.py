@@ -158,7 +158,7 @@ def plan_on(
 def _opened(trials: TrialsConfig, pace: Pace, begun: float) -> int:
     """The first round that there was, by the trials a question at the first look, of which some may not have come: what
     the pace begins with, or less since caps did not allow it."""
-    whole = max(trials.min, min(pace.opening, trials.max))
+    whole = pace.first_round(trials.min, trials.max)
     return whole if begun > (trials.min + whole) / 2.0 else trials.min
 
 

@@ -34,7 +34,7 @@ def affordable_opening(
     bench: Bench, trials: Trials, pace: Pace, budget: Budget, spent: SpentBefore = NOTHING_SPENT
 ) -> int:
     """Trials a question of the first round: what the pace begins with, if caps allow it; else `trials.min`."""
-    size = max(trials.min, min(pace.opening, trials.max))
+    size = pace.first_round(trials.min, trials.max)
     account = BudgetAccount(budget, bench.worst_cost)
     account.spend_outside_plan(*spent)
     fits = account.fits(np.where(bench.asked, size * bench.questions, 0))

@@ -85,6 +85,10 @@ class Pace:
         """All models go from round to round together."""
         return self.share == 0.0
 
+    def first_round(self, least: int, most: int) -> int:
+        """Trials a question before the first look, within these bounds."""
+        return max(least, min(self.opening, most))
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
