@@ -9,7 +9,7 @@ from rich.text import Text
 
 from adaptive_eval.record.board import APART, AverageRow, Benchmark, Board
 from adaptive_eval.record.board_runs import RunOnBoard, RunScore
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.text import count, informative_columns, markdown_cell, markdown_table
 
@@ -55,12 +55,12 @@ def headline(board: Board) -> str:
     """What the board is made of, in a line."""
     runs = [run for one in board.benchmarks for run in one.runs]
     going = sum(run.status == "running" for run in runs)
-    parts = [_many(len(board.average), "model"), _many(len(board.benchmarks), "benchmark"), _many(len(runs), "run")]
+    parts = [
+        several(len(board.average), "model"),
+        several(len(board.benchmarks), "benchmark"),
+        several(len(runs), "run"),
+    ]
     return ", ".join([*parts, *([f"{going} of them going on"] if going else [])])
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _overall(board: Board) -> BoardTable:
@@ -122,7 +122,7 @@ def _ranking(one: Benchmark) -> BoardTable:
     ]
     head = ["rank", "tier", "model", "run", "score", "95% interval", "like these", "trials"]
     head, rows = informative_columns(head, rows)
-    return BoardTable(f"{one.name}: {_many(one.questions, 'question')}", head, rows, 3 + ("run" in head), _says(one))
+    return BoardTable(f"{one.name}: {several(one.questions, 'question')}", head, rows, 3 + ("run" in head), _says(one))
 
 
 def _says(one: Benchmark) -> list[str]:
@@ -157,7 +157,7 @@ def _models_by_run(one: Benchmark) -> BoardTable:
         "interval. `adaptive-eval compare RUN_A RUN_B` says what else differs between two runs."
     ]
     if hidden:
-        after.append(f"{_many(hidden, 'earlier run')} not shown; the list below and --format json have all.")
+        after.append(f"{several(hidden, 'earlier run')} not shown; the list below and --format json have all.")
     return BoardTable(f"{one.name}: by run", head, rows, 1, after, history=one)
 
 

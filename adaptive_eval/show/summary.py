@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -209,17 +210,18 @@ WORTH_TELLING = 0.001
 def _corrected(results: Results) -> Iterator[str]:
     """By how much scores are corrected for the early end of the run, at most."""
     scale = Scale.of(results.weights)
-    shifts = {
-        row.name: row.corrected - row.score
+    shifts = [
+        (abs(row.corrected - row.score), row)
         for row in results.models
         if row.corrected is not None and row.score is not None
-    }
-    most = max(shifts, key=lambda name: abs(shifts[name]), default=None)
-    if most is not None and abs(shifts[most]) >= WORTH_TELLING * (scale.high - scale.low):
-        (corrected,) = (row.corrected for row in results.models if row.name == most)
+    ]
+    if not shifts:
+        return
+    shift, most = max(shifts, key=itemgetter(0))
+    if shift >= WORTH_TELLING * (scale.high - scale.low):
         yield (
-            f"corrected the early end moves scores in the mean: corrected for that, {safe_line(most, WIDEST_NAME)} has "
-            f"{scale.score(corrected)},"
+            "corrected the early end moves scores in the mean: corrected for that, "
+            f"{safe_line(most.name, WIDEST_NAME)} has {scale.score(most.corrected)},"
         )
         yield "          and the others move less; `report` has all of them"
 

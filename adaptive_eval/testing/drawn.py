@@ -42,7 +42,7 @@ def places_of(axes: "Axes", along: str, models: Sequence[str]) -> dict[str, int]
     found: dict[str, int] = {}
     for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False):
         for name in models:
-            if name in re.split(r"\W+", label.get_text()):
+            if is_named(name, label.get_text()):
                 found[name] = round(float(place))
     return found
 

@@ -155,10 +155,13 @@ async def test_the_other_paths(client: httpx2.AsyncClient) -> None:
 # -- the protocol ------------------------------------------------------------------------------------------------
 
 
+def port_of(base_url: str) -> int:
+    return int(base_url.split(":")[2].removesuffix("/v1"))
+
+
 async def talk(server: SimulatedServer, data: bytes, pieces: int = 1) -> bytes:
     """What the server says to raw bytes, until it is silent or closes."""
-    host, port = server.base_url.removeprefix("http://").removesuffix("/v1").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server.base_url))
     size = max(1, len(data) // pieces)
     for start in range(0, len(data), size):
         writer.write(data[start : start + size])
@@ -221,7 +224,7 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(data: byt
 async def test_it_listens_on_loopback_only() -> None:
     async with SimulatedServer(WORLD) as server:
         assert server.base_url.startswith("http://127.0.0.1:")
-        port = int(server.base_url.split(":")[2].removesuffix("/v1"))
+        port = port_of(server.base_url)
         with socket.socket() as other:
             # free on another address of this machine, so it is not bound to all of them
             other.bind(("127.0.0.2", port))
@@ -295,7 +298,7 @@ async def test_a_connection_that_is_just_being_accepted_is_broken_too(turns: int
     """Whichever turn of the loop a server dies in, it leaves no connection open behind it."""
     server = SimulatedServer(WORLD)
     async with server:
-        port = int(server.base_url.split(":")[2].removesuffix("/v1"))
+        port = port_of(server.base_url)
         with socket.create_connection(("127.0.0.1", port)) as client:
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -319,6 +322,6 @@ def test_it_serves_from_a_thread_of_its_own() -> None:
 
 def test_a_port_that_is_taken_is_told() -> None:
     with serving(SimulatedServer(WORLD)) as base_url:
-        port = int(base_url.split(":")[2].removesuffix("/v1"))
+        port = port_of(base_url)
         with pytest.raises(OSError, match="address already in use"), serving(SimulatedServer(WORLD, port=port)):
             pass
