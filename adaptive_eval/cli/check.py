@@ -49,7 +49,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), elsewhere))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared.rubric)
-    place = "begins" if there is None else f"resumes, {count(there)} trials are there"
+    place = "a new run" if there is None else f"resumes, {count(there)} trials are there"
     labels = labels_given(prepared.config, prepared.rubric)
     for line in (
         *_outlook(prepared),
@@ -145,7 +145,11 @@ def _in_time(prepared: PreparedRun, there: int | None) -> Iterator[str]:
     """Whether a run that begins takes longer than a fixed number of trials."""
     if there is None:
         times = expected_times_as_long(prepared)
-        said = "how long it takes beside fixed N is not known: `plan` with a pilot says it" if times is None else None
+        said = (
+            "how long it takes beside the fixed design is not known: `plan` with a pilot says it"
+            if times is None
+            else None
+        )
         capped = "without a cap " if prepared.plan.budget != Budget() else ""
         yield f"time      {said or capped + in_time(times or 0.0, OTHER_PACES)}"
 

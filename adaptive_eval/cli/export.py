@@ -23,7 +23,9 @@ Output = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Text = Annotated[
     bool | None,
-    typer.Option("--text/--no-text", help="With what the models wrote; default: yes, but in csv.", show_default=False),
+    typer.Option(
+        "--text/--no-text", help="Include what the models wrote; default: yes, except in csv.", show_default=False
+    ),
 ]
 
 

@@ -39,7 +39,7 @@ Worlds = Annotated[
         help="How many times the run is simulated, each time with other true scores, at most.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Another seed, other worlds.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed of the simulation: another one draws other worlds.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the forecast to this file too.", show_default=False)]
 
 

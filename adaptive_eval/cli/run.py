@@ -20,7 +20,8 @@ from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
 
 RunDir = Annotated[
-    Path | None, typer.Option("--run-dir", help="Where the run lies; default: store.folder and the run's name.")
+    Path | None,
+    typer.Option("--run-dir", help="The run's directory; default: a folder with the run's name in store.folder."),
 ]
 DryRun = Annotated[
     bool,

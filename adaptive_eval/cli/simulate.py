@@ -19,7 +19,7 @@ from scorio.categorical import SCHEMATA
 def simulate(
     world: Annotated[str, typer.Argument(help=f"One of {', '.join(WORLDS)}.")] = "coins",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
-    seed: Annotated[int, typer.Option(help="Another seed, other answers.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the models: another one gives other answers.")] = 0,
     max_num_seqs: Annotated[
         int | None,
         typer.Option(min=1, help="Answers made at the same time; others wait, and /metrics says how many."),

@@ -23,7 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Another seed, other draws.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="The seed of the simulation: another one draws other samples.")
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", help="Write tables (CSV), findings (JSON) and figures here.", show_default=False),
@@ -58,9 +60,15 @@ def _conduct(
 
 @app.command()
 def coins(
-    matrices: Annotated[int, typer.Option("--matrices", min=2, help="Independent result matrices.")] = 1000,
-    bootstrapped: Annotated[int, typer.Option("--bootstrapped", min=2, help="Matrices that are resampled.")] = 40,
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Of those together, by metric.")] = 10_000,
+    matrices: Annotated[
+        int, typer.Option("--matrices", min=2, help="How many independent matrices of results are drawn.")
+    ] = 1000,
+    bootstrapped: Annotated[
+        int, typer.Option("--bootstrapped", min=2, help="How many of these the bootstrap resamples.")
+    ] = 40,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="Bootstrap samples of all of these together, for each metric.")
+    ] = 10_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -74,7 +82,9 @@ def coins(
 
 @app.command()
 def ranking(
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Draws that are ranked.")] = 10_000,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="How many draws of results are ranked.")
+    ] = 10_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -86,7 +96,9 @@ def ranking(
 
 @app.command()
 def separation(
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Pairs of matrices.")] = 20_000,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="How many pairs of result matrices are drawn.")
+    ] = 20_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -98,7 +110,9 @@ def separation(
 
 @app.command()
 def priors(
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Updates of all models.")] = 50_000,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="How many times all models are updated.")
+    ] = 50_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -113,13 +127,17 @@ def convergence(
     data: Annotated[
         list[Path], typer.Argument(help="Runs, or .npz files of outcomes.", metavar="DATA...", show_default=False)
     ],
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Bootstraps of each metric.")] = 100_000,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="Bootstrap samples for each metric.")
+    ] = 100_000,
     trials: Annotated[
         int | None,
-        typer.Option("--trials", min=2, help="Of each question; default: all, 80 at most.", show_default=False),
+        typer.Option(
+            "--trials", min=2, help="Use so many trials of each question; default: all, up to 80.", show_default=False
+        ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=2, help="Only so many best models.", show_default=False)
+        int | None, typer.Option("--top", min=2, help="Use only so many models, the best ones.", show_default=False)
     ] = None,
     seed: Seed = 0,
     output: Output = None,
@@ -144,7 +162,9 @@ def cost(
 
 @app.command()
 def intervals(
-    replicates: Annotated[int, typer.Option("--replicates", min=2, help="Models at each M and N.")] = 1000,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=2, help="Simulated models for each number of questions and of trials.")
+    ] = 1000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -164,13 +184,20 @@ def adaptive(
             show_default=False,
         ),
     ] = None,
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Replays of each setup.")] = 100,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="How many times each rule and policy is replayed.")
+    ] = 100,
     trials: Annotated[
         int | None,
-        typer.Option("--trials", min=1, help="Of each question at most; default: all, 80 at most.", show_default=False),
+        typer.Option(
+            "--trials",
+            min=1,
+            help="Use at most so many trials of each question; default: all, up to 80.",
+            show_default=False,
+        ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=2, help="Only so many best models.", show_default=False)
+        int | None, typer.Option("--top", min=2, help="Use only so many models, the best ones.", show_default=False)
     ] = None,
     seed: Seed = 0,
     output: Output = None,

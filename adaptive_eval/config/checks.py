@@ -40,6 +40,7 @@ from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, templ
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Section
 
+NAME_IT = "name the field that holds it"
 COUPLED_OBJECTIVES = ("baseline", "pairs")
 """Objectives whose comparisons are fixed beforehand: in a ranking models stop at different times, and share few
 trials."""
@@ -78,7 +79,7 @@ def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterat
 
 def _metrics_are_of_right_and_wrong(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
     if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
-        rule = "are for rubrics of two categories: their draws succeed or fail"
+        rule = "need a rubric of two categories, since each draw succeeds or fails"
         yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
 
 
@@ -155,7 +156,7 @@ def _rules_fit_objective(
         yield Problem(("stopping", "rule"), said, rule.instead, asked.name)
     if stopping.familywise == "holm" and asked.own_rule is not None and not asked.own_rule.correctable:
         mend = "every score has an interval of its own: remove familywise"
-        yield Problem(("stopping", "familywise"), "is for objectives that call an order", mend, asked.name)
+        yield Problem(("stopping", "familywise"), "is for objectives that compare scores", mend, asked.name)
     if policy is not None and policy.only_for and asked.name not in policy.only_for:
         said = f"{policy.name} is for the {_objectives(policy.only_for)}"
         yield Problem(("allocation", "policy"), said, f"use {next(iter(POLICIES))}", asked.name)
@@ -169,7 +170,7 @@ def _preset_is_whole(
     asked = OBJECTIVES.get(str(objective.kind))
     if asked is not None and asked.own_rule is not None:
         yield Problem(
-            ("preset",), "is for objectives that call an order", "remove it, or change the objective", asked.name
+            ("preset",), "is for objectives that compare scores", "remove it, or change the objective", asked.name
         )
     for name, section in (("stopping", stopping), ("allocation", allocation)):
         for key, value in PRESETS[preset].settings.get(name, {}).items():
@@ -298,7 +299,7 @@ def _judge_has_what_it_goes_by(
         mend = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
         yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
     if grader.against == REFERENCE and questions.fields.answer is None:
-        yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it")
+        yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it", NAME_IT)
     if rubric == RubricConfig() and grader.form.needs_rubric:
         rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
         mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
@@ -417,7 +418,9 @@ def _answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Ite
     kind = getattr(grader, "kind", None)
     needs_none = kind in ("python", "judge") or (kind == "verifier" and getattr(grader, "beside", None) is None)
     if questions.fields.answer is None and not needs_none:
-        yield Problem(("questions", "fields", "answer"), "must be given: this grader compares with an answer key")
+        yield Problem(
+            ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT
+        )
 
 
 CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (

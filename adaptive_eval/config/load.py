@@ -122,7 +122,7 @@ def _as_text(settings: Mapping[str, object]) -> str:
     try:
         return json.dumps(settings, default=_written)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"configuration: holds what no file could: {error}") from error
+        raise ConfigError(f"configuration: cannot be written as JSON: {error}") from error
 
 
 def _written(value: object) -> object:

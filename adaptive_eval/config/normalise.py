@@ -155,7 +155,12 @@ def spell_out(document: Document, name: str) -> None:
         del tree[section]
         mend = "put the model among `models`, and name it as in `grader.against: {model: NAME}`"
         document.problems.append(
-            Problem((section,), "stands in stored runs alone", mend, place=document.place((section,)))
+            Problem(
+                (section,),
+                "is written by runs, and is no section of a configuration",
+                mend,
+                place=document.place((section,)),
+            )
         )
     _resolve_aliases(document)
     _apply_preset(document)

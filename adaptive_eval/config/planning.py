@@ -193,7 +193,7 @@ def _plug_ins_are_named(config: Decisions) -> Iterator[None]:
         if not config.plug_ins:
             raise
         named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
-        raise ConfigError(f"what you brought does not fit together ({named}): {error}") from error
+        raise ConfigError(f"the plug-ins do not fit together ({named}): {error}") from error
 
 
 def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: Sequence[ServingGroup] = ()) -> Budget:

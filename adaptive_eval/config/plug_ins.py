@@ -19,7 +19,9 @@ def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known:
     found: Any = load_attribute(name, folder)
     made_already = not isinstance(found, type) and not _lacks(found, kind)
     if made_already and options:
-        raise ConfigError(f"{key}: {name} takes no options, since it is made already; name its class instead")
+        raise ConfigError(
+            f"{key}: {name} takes no options, since it is an object and not a class; name its class instead"
+        )
     if isinstance(found, type):
         _require_all(_lacks(found, kind, methods=True), key, name, kind)
     made = found if made_already else _made(found, key, name, options, known)

@@ -260,7 +260,7 @@ def prepare(config: RunConfig) -> PreparedRun:
 def _why_nothing_ahead(prepared: PreparedRun) -> str | None:
     """Why idle slots of the run are asked nothing before a round does, whatever its pace; None where they are."""
     if replace(prepared.plan.budget, wall_seconds=None) != Budget():
-        return "a cap counts what is asked"
+        return "a cap counts whatever is asked"
     if isinstance(prepared.config.grader, AskedGrader):
         return "grades have to be asked for, too"
     if prepared.rubric.lacks:

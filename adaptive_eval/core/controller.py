@@ -324,7 +324,11 @@ class Controller:
 
     def result(self) -> Result | None:
         """Everything that is known after the latest look; None before the first. Needs the looks to be kept."""
-        require(self._keep_looks, "a result has p-values, which are made where looks are kept", self._keep_looks)
+        require(
+            self._keep_looks,
+            "result() needs the looks of the run: make the controller with keep_looks=True",
+            self._keep_looks,
+        )
         if self.standing is None:
             return None
         bounds, spent = self._tally.bounds(time_outs=True), self._flight.account.spent()

@@ -106,7 +106,11 @@ class Plan:
     def _check_coupled(self) -> None:
         if not self.coupled:
             return
-        require(self.objective.reference is None, "coupled is for models that are compared with models", self.objective)
+        require(
+            self.objective.reference is None,
+            "coupled needs an objective that compares models with each other",
+            self.objective,
+        )
         require(self.prior == "self", "coupled needs the prior self, which is centred at the differences", self.prior)
         require(self.estimator == "average", "coupled compares averages", self.estimator)
         before = self.bench.prior_counts
@@ -119,11 +123,21 @@ class Plan:
         rule = f"drawn must be {least} to {self.bench.questions} questions, as many as there are at most"
         require(least <= self.drawn <= self.bench.questions, rule, self.drawn)
         require(self.trials == Trials(1, 1), "drawn questions have one trial each: trials must be (1, 1)", self.trials)
-        require(self.objective.reference is None, "drawn is for models that are compared with models", self.objective)
+        require(
+            self.objective.reference is None,
+            "drawn needs an objective that compares models with each other",
+            self.objective,
+        )
         require(self.estimator == "average", "drawn compares averages", self.estimator)
-        require(self.pace.in_step and not self.pace.ahead, "drawn goes from block to block in step", self.pace)
+        require(
+            self.pace.in_step and not self.pace.ahead,
+            "drawn needs a pace at which all models go in step, and nothing is asked ahead",
+            self.pace,
+        )
         known = self.bench.prior_counts is not None or self.first is not None or bool(self.earlier)
-        require(not known and not self.coupled, "drawn begins with nothing known, and without shared seeds", self)
+        require(
+            not known and not self.coupled, "drawn may not be used with earlier outcomes or with shared seeds", self
+        )
 
     @property
     def round_of(self) -> int:

@@ -73,12 +73,20 @@ class Pace:
         require(self.growth >= 0.0, "growth must not be negative", self.growth)
         require(self.lookahead >= 0, "lookahead must not be negative", self.lookahead)
         require(0.0 <= self.share <= 1.0, "share must lie in [0, 1]", self.share)
-        require(self.growth == 0.0 or self.share == 0.0, "rounds grow, or follow the need, not both", self)
+        require(
+            self.growth == 0.0 or self.share == 0.0,
+            "growth and share may not both be given: rounds grow, or are as large as the need",
+            self,
+        )
         require(self.opening >= 0, "opening must not be negative", self.opening)
         require(self.ahead >= 0.0, "ahead must not be negative", self.ahead)
         require(self.ahead_opening >= 0, "ahead_opening must not be negative", self.ahead_opening)
-        require(not self.held or self.share > 0.0, "held is for rounds as large as the need: give a share", self)
-        require(not self.even or self.share > 0.0, "even is for rounds as large as the need: give a share", self)
+        require(
+            not self.held or self.share > 0.0, "held needs a share, with which rounds are as large as the need", self
+        )
+        require(
+            not self.even or self.share > 0.0, "even needs a share, with which rounds are as large as the need", self
+        )
 
     @property
     def in_step(self) -> bool:

@@ -90,7 +90,7 @@ class SdkCaller:
             reply = await self.models(base_url)
         except Failure as failure:
             return trouble(failure)
-        return None if reply.status < 500 else ProbeTrouble(f"its list of models says HTTP {reply.status}")
+        return None if reply.status < 500 else ProbeTrouble(f"asked for its models it answers HTTP {reply.status}")
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Nothing: behind what the SDK is for, gateways and proxies, there is no server to look at."""

@@ -54,7 +54,7 @@ class Python(GraderOptions):
             what = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
             raise ConfigError(
                 f"grader.function: {self.function} must be a function of text and question, but is {what}; "
-                "what it is to be told besides stands in grader.options"
+                "further arguments stand in grader.options"
             )
         try:
             signature(function).bind("", None, **self.options)

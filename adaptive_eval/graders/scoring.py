@@ -49,7 +49,7 @@ class JudgeCriterion(Section):
     @classmethod
     def _free(cls, name: str) -> str:
         if name in _TAKEN or name.startswith("judge_"):
-            raise refuse(f"may not be {name}, which is something else", "choose another name")
+            raise refuse(f"may not be {name}, which is the name of another signal", "choose another name")
         return name
 
     @field_validator("weight")

@@ -64,7 +64,9 @@ class ExclusivePlaces:
             except BlockingIOError:
                 holder = _named(path)
             except OSError as error:
-                raise LaunchFailed(f"cannot have {word} for itself: {path}: {error.strerror}") from error
+                raise LaunchFailed(
+                    f"cannot reserve {word} ({path}: {error.strerror}); set TMPDIR to a folder of yours"
+                ) from error
             if not self._patient:
                 raise LaunchFailed(f"cannot be started: {holder} has {word}; wait until it has ended")
             if holder != told:
@@ -92,10 +94,12 @@ def _folder() -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
     except OSError as error:
-        raise LaunchFailed(f"cannot say which place it uses: {folder}: {error.strerror}; set TMPDIR") from error
+        raise LaunchFailed(
+            f"cannot reserve a place in {folder}: {error.strerror}; set TMPDIR to a folder of yours"
+        ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         mend = "remove it, or set TMPDIR to a folder of yours"
-        raise LaunchFailed(f"cannot say which place it uses: {folder} is no folder that only you can write; {mend}")
+        raise LaunchFailed(f"cannot reserve a place: {folder} is no folder that only you can write; {mend}")
     return folder
 
 

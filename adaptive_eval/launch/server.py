@@ -306,4 +306,6 @@ class LaunchedServer:
     def _on_watch_end(self, task: asyncio.Task[None]) -> None:
         """Nobody may wait for a server that nobody starts again."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.endpoint.give_up(str(error) if isinstance(error, LaunchFailed) else f"its watch broke: {error!r}")
+            self.endpoint.give_up(
+                str(error) if isinstance(error, LaunchFailed) else f"watching its server failed: {error!r}"
+            )

@@ -37,9 +37,9 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "corrected": Term(
         "Corrected",
-        "The score less what it has too much in the mean because looks end a run: they stop asking when a difference "
-        "looks large, or too small to be decided. That is found by playing the run again, with models that answer as "
-        "its own trials say. Verdicts and intervals are of the score itself.",
+        "The score, corrected for the early end of the run. A run stops asking when a difference looks large, or too "
+        "small to be decided, and that moves scores a little on average. How far is found by playing the run again, "
+        "with models that answer as its own trials say. Verdicts and intervals are of the score itself.",
     ),
     "sigma_here": Term(
         "σ here",

@@ -249,7 +249,9 @@ def _named(config: RunConfig) -> str:
 def _not_anew(config: RunConfig, results: Results) -> Iterator[Caution]:
     if config.plug_ins:
         why = f"the run was decided by plug-ins ({_named(config)}), which are not loaded to read it"
-        yield Caution("plug_in", None, f"{why}: this is what it wrote down itself, at {results.run.updated}")
+        yield Caution(
+            "plug_in", None, f"{why}: these are the results that the run itself wrote at {results.run.updated}"
+        )
 
 
 def _told(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | AnswersLost]]:

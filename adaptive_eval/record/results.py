@@ -117,7 +117,7 @@ class ModelRow:
     grading: GradingCost | None = None
     """What the grades of its answers have used, where somebody was asked for them."""
     corrected: float | None = None
-    """The score less what it has too much in the mean where looks end runs like this one (`Results.early_end`)."""
+    """The score, corrected for what the early end of such runs adds to it on average (`Results.early_end`)."""
 
 
 @dataclass(frozen=True, slots=True)

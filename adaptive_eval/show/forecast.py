@@ -141,7 +141,7 @@ def _scores(forecast: Forecast, scale: Scale) -> Iterator[str]:
 
 
 def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
-    yield f"{title:<17}  {'median':>9}  {'80% interval':^21}  fixed N"
+    yield f"{title:<17}  {'median':>9}  {'80% interval':^21}  fixed design"
     for name, (label, written) in WRITTEN.items():
         found: Range | None = getattr(outlook.costs, name)
         if found is not None:
@@ -180,13 +180,13 @@ def _beside_as_many(forecast: Forecast) -> Iterator[str]:
     found = forecast.as_many
     if found is None:
         return
-    calls = f"{found.called:.1f} pairs in the mean, as the run does"
+    calls = f"{found.called:.1f} pairs on average, as the run does"
     if found.number is None:
-        yield f"  not even fixed N calls {calls}, whose trials are {found.cost:.2f} of that"
+        yield f"  not even the fixed design calls {calls}, whose trials are {found.cost:.2f} of that"
     else:
         yield (
-            f"  the smallest fixed N that calls {calls}, has {found.number:.0f} trials a question, which nobody knows "
-            f"beforehand; the run's trials are {found.cost:.2f} of that"
+            f"  the smallest fixed design that calls {calls}, has {found.number:.0f} trials a question, which nobody "
+            f"knows beforehand; the run's trials are {found.cost:.2f} of that"
         )
 
 
@@ -196,12 +196,13 @@ def _beside_fixed(forecast: Forecast) -> Iterator[str]:
     if forecast.times_as_long is not None:
         yield f"  {in_time(forecast.times_as_long, _quicker(forecast))}"
     elif forecast.spent is None:
-        yield "  how long it takes beside fixed N is not known: give a pilot with times, or sampling.max_tokens"
+        unknown = "how long it takes beside the fixed design is not known"
+        yield f"  {unknown}: give a pilot with times, or sampling.max_tokens"
 
 
 def in_time(times: float, quicker: str) -> str:
     """How long a run takes beside a fixed number of trials, in words; `quicker` is what may be done about it."""
-    told = f"it is expected to take {times:.1f} times as long as fixed N"
+    told = f"it is expected to take {times:.1f} times as long as the fixed design"
     return f"{told}, whose servers are always full; {quicker}" if times > LONGER else told
 
 

@@ -139,13 +139,14 @@ def _early_end(results: Results) -> Iterator[str]:
     if (found := results.early_end) is None:
         return
     if found.why_not is not None:
-        yield f"How far the early end of the run has moved the scores in the mean was not worked out: {found.why_not}."
+        yield f"How far the early end of the run has moved the scores on average was not worked out: {found.why_not}."
         return
     yield (
-        "corrected: avg@N less what it has too much in the mean over runs like this one, whose looks end them when a "
-        f"difference looks large or too small to be decided; found from {found.replays} runs by the same plan of "
-        "models that answer as these did. That takes away what is wrong in the mean over many runs; the error of a "
-        "single score stays as large as it was. Verdicts and intervals are of avg@N."
+        "corrected: avg@N, corrected for the early end of the run. Runs like this one end when a difference looks "
+        "large or too small to be decided, which moves scores on average; how far is found from "
+        f"{found.replays} runs by the same plan, of models that answer as these did. That takes away what is wrong "
+        "on average over many runs; the error of a single score stays as large as it was. Verdicts and intervals are "
+        "of avg@N."
     )
 
 
@@ -167,7 +168,9 @@ def _mishap(view: RunView) -> Iterator[str]:
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
-    in_vain = f", and {count(cost.asked_in_vain)} answers that were asked ahead in vain" if cost.asked_in_vain else ""
+    in_vain = (
+        f", and {count(cost.asked_in_vain)} answers that were asked ahead and not used" if cost.asked_in_vain else ""
+    )
     return (
         f"{decided(results)} with {count(cost.trials)} trials, "
         f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design{in_vain} ({why}; "

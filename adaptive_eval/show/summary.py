@@ -220,7 +220,7 @@ def _corrected(results: Results) -> Iterator[str]:
     shift, most = max(shifts, key=itemgetter(0))
     if shift >= WORTH_TELLING * (scale.high - scale.low):
         yield (
-            "corrected the early end moves scores in the mean: corrected for that, "
+            "corrected the early end moves scores a little on average: corrected for that, "
             f"{safe_line(most.name, WIDEST_NAME)} has {scale.score(most.corrected)},"
         )
         yield "          and the others move less; `report` has all of them"
@@ -255,7 +255,7 @@ def _how_far(pair: PairRow) -> str:
 def _cost(results: Results, elapsed: float | None) -> str:
     cost = results.cost
     parts = [f"{count(cost.trials)} trials ({_share(cost.trials, cost.fixed_trials)})"]
-    parts += [f"{count(cost.asked_in_vain)} answers in vain"] if cost.asked_in_vain else []
+    parts += [f"{count(cost.asked_in_vain)} answers asked ahead and not used"] if cost.asked_in_vain else []
     parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
     parts += [f"${amount(cost.usd, ())}"] if cost.usd else []
     parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours of requests"] if cost.gpu_seconds else []

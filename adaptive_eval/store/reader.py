@@ -132,7 +132,7 @@ class RunReader:
         try:
             times = {name: (float(one[0]), float(one[1]), any(one[2:])) for name, one in held.items()}
         except (TypeError, ValueError, LookupError) as error:
-            raise self._damaged("for how long servers were held is no time") from error
+            raise self._damaged("the times for which servers were held are no numbers") from error
         return {name: HeldTime(*one) for name, one in times.items()} if rows else None
 
     def trial_count(self) -> int:

@@ -49,11 +49,11 @@ class StoredTexts:
     def read(self, segment: int, row: int, digest: int | None) -> TextPair:
         """The texts in a row of a segment, whose digest the ledger has."""
         if not isinstance(segment, int) or not isinstance(row, int):
-            raise StoreError(f"the ledger of {self._directory} names a place of an answer that is none")
+            raise self._damaged("it does not say where an answer lies")
         file = self._file(segment)
         texts = self._kept.read(file, row)
         if digest_of_texts(texts) != digest:
-            raise file.refused(f"row {row} is another text than the ledger has")
+            raise file.refused(f"the text in row {row} is not the one that was stored")
         return texts
 
     def damages(self) -> Iterator[str]:
@@ -79,7 +79,7 @@ class StoredTexts:
         """The segments that are entered in the ledger."""
         rows = self._connection.execute(_SEGMENTS).fetchall()
         if any(tuple(map(type, row)) != _KINDS for row in rows):
-            raise StoreError(f"the ledger of {self._directory} names a segment that is none")
+            raise self._damaged("its list of segments has values of the wrong kind")
         return [StoredSegment(*row) for row in rows]
 
     def is_open_to(self, one: StoredSegment) -> bool:
@@ -100,7 +100,10 @@ class StoredTexts:
             source, size = self._place(one).open(one.name)
             if size != one.size:
                 source.close()
-                raise StoreError(f"the segment {one.name} has {size} bytes, and was written with {one.size}")
+                raise StoreError(
+                    f"the segment {one.name} is damaged: it has {size} bytes, and was written with {one.size}; "
+                    "restore a copy of it"
+                )
             try:
                 self._files[key] = SegmentFile(key, source, size)
             except BaseException:
@@ -113,8 +116,11 @@ class StoredTexts:
         if number not in self._known:
             self._known.update({one.number: one for one in self.segments()})
         if number not in self._known:
-            raise StoreError(f"the ledger of {self._directory} names a segment {number} that it does not have")
+            raise self._damaged(f"an answer lies in segment {number}, which it does not list")
         return self._known[number]
+
+    def _damaged(self, what: str) -> StoreError:
+        return StoreError(f"the ledger of {self._directory} is damaged: {what}; restore a copy of the run")
 
     def _place(self, one: StoredSegment) -> AnswerPlace:
         if not self.is_open_to(one):
@@ -133,7 +139,7 @@ class StoredTexts:
             while size == one.size and (part := source.read(CHUNK)):
                 digest.update(part)
         if digest.hexdigest() != one.digest:
-            raise StoreError(f"the segment {one.name} is not what was written")
+            raise StoreError(f"the segment {one.name} is damaged: it is not what was written; restore a copy of it")
 
 
 def digest_of_texts(texts: TextPair) -> int | None:

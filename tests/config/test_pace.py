@@ -61,8 +61,8 @@ def test_a_model_without_price_and_key_costs_nothing_beside_those_that_have_a_pr
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        (("budget.trials=4000",), "a cap counts what is asked"),
-        (("budget.tokens=4000000",), "a cap counts what is asked"),
+        (("budget.trials=4000",), "a cap counts whatever is asked"),
+        (("budget.tokens=4000000",), "a cap counts whatever is asked"),
         (("grader={kind: judge, server: {base_url: 'http://judge/v1', model: judge}}",), "grades have to be asked for"),
         (("budget.wall_time=3h",), None),
     ],

@@ -155,7 +155,7 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
         ("stopping: {rule: {use: 'mine:strict'}}", "stopping.rule: mine:strict could not be made without options"),
         (
             "stopping: {rule: {use: 'mine:ready', options: {height: 2}}}",
-            "mine:ready takes no options, since it is made already; name its class instead",
+            "mine:ready takes no options, since it is an object and not a class; name its class instead",
         ),
         ("stopping: 'mine:Frugal'", "stopping.rule: mine:Frugal is no rule, since it has no boundary"),
         ("allocation: 'mine:Strict'", "allocation.policy: mine:Strict is no policy, since it has no allocate"),

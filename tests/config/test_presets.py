@@ -185,7 +185,7 @@ def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
         ({"stopping": {"delta": "1%"}}, r"stopping.delta must be 0.0 under preset: published, but got 0.01"),
         ({"stopping": "sequential"}, r"must be 'published' under preset: published, but got 'sequential'"),
         ({"allocation": "weighted"}, r"must be 'unresolved_pairs' under preset: published, but got 'weighted'"),
-        ({"objective": {"kind": "precision", "half_width": "2%"}}, "preset is for objectives that call an order"),
+        ({"objective": {"kind": "precision", "half_width": "2%"}}, "preset is for objectives that compare scores"),
     ],
 )
 def test_a_preset_is_taken_whole_or_not(settings: dict[str, object], said: str) -> None:

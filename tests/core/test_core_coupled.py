@@ -167,7 +167,7 @@ def test_a_model_that_is_set_aside_holds_nobody_up() -> None:
 
 
 def test_what_cannot_be_compared_trial_by_trial_is_refused() -> None:
-    with pytest.raises(ValueError, match="coupled is for models that are compared with models"):
+    with pytest.raises(ValueError, match="coupled needs an objective that compares models with each other"):
         replace(GATE, objective=Threshold(0.5))
     with pytest.raises(ValueError, match="coupled needs the prior self"):
         replace(GATE, prior="uniform")

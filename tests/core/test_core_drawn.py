@@ -199,11 +199,11 @@ def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
         ({"drawn": 20}, "drawn must be 50 to 300"),
         ({"drawn": 301}, "drawn must be 50 to 300"),
         ({"trials": Trials(1, 2)}, "one trial each"),
-        ({"objective": Threshold(0.5)}, "compared with models"),
+        ({"objective": Threshold(0.5)}, "compares models with each other"),
         ({"estimator": "bayes"}, "compares averages"),
         ({"pace": Pace(share=0.5)}, "in step"),
-        ({"coupled": True, "objective": Baseline(0)}, "without shared seeds"),
-        ({"first": np.ones((2, 300), dtype=int)}, "begins with nothing known"),
+        ({"coupled": True, "objective": Baseline(0)}, "with shared seeds"),
+        ({"first": np.ones((2, 300), dtype=int)}, "with earlier outcomes"),
     ],
 )
 def test_what_does_not_go_together_is_refused(choices: dict[str, object], why: str) -> None:

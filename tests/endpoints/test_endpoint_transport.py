@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 import socket
 import tracemalloc
 import zlib
@@ -12,8 +13,9 @@ import pytest
 from raw_servers import Exchange as Asked
 from raw_servers import raw_server
 
+from adaptive_eval.endpoints.connection import HUNG_UP, Connection, why_refused
 from adaptive_eval.endpoints.http1 import ResponseParser
-from adaptive_eval.endpoints.transport import HUNG_UP, Connection, SlotTransport
+from adaptive_eval.endpoints.transport import SlotTransport
 
 
 def over_slots(**values: Any) -> httpx2.AsyncClient:
@@ -86,7 +88,7 @@ def test_only_what_breaks_as_soon_as_word_comes_back_had_been_closed(
 async def test_a_connection_that_was_closed_is_not_used_though_nobody_has_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("adaptive_eval.endpoints.transport.STALE_SECONDS", 0.0)
+    monkeypatch.setattr("adaptive_eval.endpoints.connection.STALE_SECONDS", 0.0)
     monkeypatch.setattr("adaptive_eval.endpoints.transport.FRESH_SECONDS", 0.0)
 
     def answer_once(listener: socket.socket) -> None:
@@ -119,7 +121,7 @@ async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: py
             await asyncio.sleep(0.1)
             asked.reset()
 
-    monkeypatch.setattr("adaptive_eval.endpoints.transport.STALE_SECONDS", 0.05)
+    monkeypatch.setattr("adaptive_eval.endpoints.connection.STALE_SECONDS", 0.05)
     async with raw_server(script) as server, over_slots() as client:
         await client.get(server.base_url)
         with pytest.raises(httpx2.ReadError):
@@ -318,3 +320,18 @@ async def test_it_is_a_transport_of_httpx() -> None:
         assert (response.status_code, response.content) == (201, b"hello")
         assert response.headers["x-path"] == "/v1/x?y=1"
         assert server.seen[0].headers["host"] == httpx2.URL(server.base_url).netloc.decode()
+
+
+async def test_a_server_that_is_not_there_is_told_in_plain_words() -> None:
+    with socket.socket() as silent:  # bound and not listening: nobody else can have its port
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        async with over_slots() as client:
+            with pytest.raises(httpx2.ConnectError, match=f"^no connection to 127.0.0.1:{port}: Connection refused$"):
+                await client.get(f"http://127.0.0.1:{port}/v1/models")
+
+
+def test_each_reason_for_which_no_address_of_a_host_answers_is_told_once() -> None:
+    failed = "[Errno 111] Connect call failed ('::1', 8000, 0, 0), [Errno 111] Connect call failed ('127.0.0.1', 8000)"
+    assert why_refused(OSError(f"Multiple exceptions: {failed}")) == os.strerror(111)
+    assert why_refused(OSError(-2, "Name or service not known")) == "[Errno -2] Name or service not known"

@@ -121,7 +121,7 @@ def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch:
     assert "a question has no key" in tried(function("right", Here), "42", "").words
     for wrong, said in (
         (function("absent", key_is_answer=False), "has no attribute absent"),
-        (function("LIMIT"), "but is a value of type int; what it is to be told"),
+        (function("LIMIT"), "but is a value of type int; further arguments"),
         (Python(function="nomod:grade"), "module nomod could not be imported"),
     ):
         with pytest.raises(ConfigError, match=said):

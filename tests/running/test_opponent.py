@@ -182,7 +182,7 @@ def test_another_judge_compares_the_same_answers(site: Site, fair_url: str) -> N
         (None, {"objective": {"kind": "baseline", "baseline": OPPONENT}}, "{kind: threshold, value: 0.5}"),
         (None, {"objective": {"kind": "pairs", "pairs": [["ada", OPPONENT]]}}, "{kind: threshold, value: 0.5}"),
         (None, {"prior_evidence": {"greedy": True}}, "comparisons with other answers"),
-        (None, {"opponent": {"name": "eve", "base_url": "http://127.0.0.1:9/v1"}}, "stands in stored runs alone"),
+        (None, {"opponent": {"name": "eve", "base_url": "http://127.0.0.1:9/v1"}}, "is written by runs"),
         (None, {"models": [{"name": "bob", "recorded": "runs/older"}, {"name": "ada"}, {"name": "cyd"}]},
          "{run: runs/older, model: bob}"),
         (None, {"models": [{"name": "bob"}, {"name": "ada", "recorded": "runs/older"}, {"name": "cyd"}]},

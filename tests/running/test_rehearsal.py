@@ -21,8 +21,8 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
         assert f"ok    {name}" in told.stdout
     assert "3 models on 8 questions, objective ranking" in told.stdout
     assert "at most   720 trials, 100k tokens" in told.stdout
-    assert "what caps reserve" in told.stdout and "times as long as fixed N" in told.stdout
-    assert f"lies in   {site.directory()} (begins)" in told.stdout
+    assert "what caps reserve" in told.stdout and "times as long as the fixed design" in told.stdout
+    assert f"lies in   {site.directory()} (a new run)" in told.stdout
     assert not site.directory().exists()
 
 

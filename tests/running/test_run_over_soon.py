@@ -24,8 +24,8 @@ def test_without_a_price_it_is_the_default_and_what_is_asked_in_vain_is_told_wit
     assert not any("would have been idle" in one["text"] for one in results["warnings"])
     asked = sum(row["answers"] for row in results["cost"]["beside"])
     report = CliRunner().invoke(app, ["report", str(site.directory("soon")), "--format", "md", "--output", "-"])
-    assert f"{asked:,} answers in vain" in ended.output
-    assert f"of a fixed design, and {asked:,} answers that were asked ahead in vain" in report.output
+    assert f"{asked:,} answers asked ahead and not used" in ended.output
+    assert f"of a fixed design, and {asked:,} answers that were asked ahead and not used" in report.output
 
 
 @pytest.mark.slow

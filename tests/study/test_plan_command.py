@@ -221,9 +221,9 @@ def test_the_program_itself() -> None:
 def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known() -> None:
     path = write_config(Path())
     known = planned(str(path), "--worlds", "10", *ONE_PACE).stdout
-    assert "times as long as fixed N" in known and "the worst case" in known
+    assert "times as long as the fixed design" in known and "the worst case" in known
     unknown = planned(str(path), "--worlds", "10", *ONE_PACE, "--set", "sampling={temperature: 0.6}").stdout
-    assert "how long it takes beside fixed N is not known: give a pilot with times" in unknown
+    assert "how long it takes beside the fixed design is not known: give a pilot with times" in unknown
 
 
 PACES = ["cost", "balanced", "time", "soon", "servers"]

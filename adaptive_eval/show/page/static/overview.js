@@ -299,7 +299,7 @@ function amounts(row) {
 /** What idle slots were asked for, and no round came to want. @param {RunCost} cost @returns {Child} */
 function inVain(cost) {
   const answers = cost.beside.reduce((sum, row) => sum + row.answers, 0);
-  return answers ? `, and ${count(answers)} answers in vain` : null;
+  return answers ? `, and ${count(answers)} answers asked ahead and not used` : null;
 }
 
 /** What GPUs were held for. @param {RunCost | undefined} cost @returns {Child} */
