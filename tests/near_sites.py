@@ -23,14 +23,13 @@ from adaptive_eval.sites.messages import (
 from adaptive_eval.sites.worker import SiteWorker
 
 Told = TypeVar("Told")
-KEEPS = 86400.0
 
 
 class NearSite:
     """A site in this process; what travels is pickled on its way. It is lost after so many messages with answers."""
 
     def __init__(self, lost_after: int | None = None) -> None:
-        self._worker = SiteWorker(KEEPS)
+        self._worker = SiteWorker()
         self._left = lost_after
         self.gone = False
         self.orders: list[SiteOrder] = []

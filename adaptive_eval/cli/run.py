@@ -85,7 +85,7 @@ def run(
         tell_what_is_passed_over(directory)
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or (), ray)
-        with _sites(ray, prepared.config) as sites, _watched_by(shown, metrics) as watcher:
+        with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
     raise typer.Exit(code)
@@ -96,27 +96,29 @@ def _places(address: str | None, config: RunConfig) -> Mapping[str, Health] | No
     if address is None:
         return None
     # imported here: it needs an extra, and nobody else pays for it
-    from adaptive_eval.sites.cluster import joined_cluster
+    from adaptive_eval.sites.nodes import joined_cluster
     from adaptive_eval.sites.opening import require_sites
     from adaptive_eval.sites.rehearsing import places_found
 
     require_sites(config)
-    with joined_cluster(address, config.sites.keep) as cluster:
-        return places_found(config, cluster)
+    with joined_cluster(address) as nodes:
+        return places_found(config, nodes)
 
 
 @contextmanager
-def _sites(address: str | None, config: RunConfig) -> Iterator[RemoteServers | None]:
+def _sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[RemoteServers | None]:
     """Sites on a cluster, where they are asked for."""
     if address is None:
         yield None
         return
     # imported here: it needs an extra, and nobody else pays for it
-    from adaptive_eval.sites.cluster import joined_cluster
-    from adaptive_eval.sites.opening import RunSites, require_sites
+    from adaptive_eval.sites.cluster import sites_of_run
+    from adaptive_eval.sites.nodes import joined_cluster
+    from adaptive_eval.sites.opening import RunSites, keeper_name, require_sites
 
     require_sites(config)
-    with joined_cluster(address, config.sites.keep) as cluster:
+    run = keeper_name(config, directory)
+    with joined_cluster(address) as nodes, sites_of_run(nodes, run, config.sites.keep) as cluster:
         yield RunSites(cluster)
 
 

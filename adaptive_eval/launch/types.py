@@ -119,7 +119,7 @@ class SitesConfig(Section):
     silence: Seconds = Field(60.0, ge=5)
     """A site that has said nothing for so long hangs: it is ended, and begun anew where there is room."""
     keep: Seconds = Field(600.0, ge=5)
-    """A site whose head has said nothing for so long ends itself; before, a run that goes on finds it again."""
+    """Sites whose head has said nothing for so long are ended; before, a run that goes on finds them again."""
 
 
 class LaunchConfig(Section):

@@ -1,27 +1,26 @@
 """Sites as actors of a Ray cluster.
 
-Each is one actor that takes its resources on one node. It has a name that follows from the run, and lives on where the
-head is killed: the next start of the run finds it. An actor waits for its resources without a word, for ever; here it
-waits for so long, and what is missing is told. Nothing else of Ray is used, neither tasks nor its store of objects, but
-for the questions, which are put there once for all sites.
+Each is one actor, in a placement group that takes its resources on one node; the keeper of the run has both
+(`keeper.py`). It has a name that follows from the run, and lives on where the head is killed: the next start of the run
+finds it. An actor waits for its resources without a word, for ever; here it waits for so long, and what is missing is
+told. Nothing else of Ray is used, neither tasks nor its store of objects, but for the questions, which are put there
+once for all sites.
 
 What an actor is made with stays in the books of the cluster, and variables of its environment are shown on a dashboard.
 So it is made with a number alone; keys travel in a call to the actor, from process to process.
 """
 
 import asyncio
-import signal
-import socket
 import time
 from collections.abc import Awaitable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from adaptive_eval import __version__
-from adaptive_eval.errors import ConfigError, LaunchFailed, first_line
-from adaptive_eval.imports import load_extra
+from adaptive_eval.errors import LaunchFailed, first_line
 from adaptive_eval.running.no_pauses import collect_less
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
+from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, SiteKeeper, saying_so
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteFacts,
@@ -32,21 +31,20 @@ from adaptive_eval.sites.messages import (
     SiteSecrets,
     SiteSetup,
 )
-from adaptive_eval.sites.rehearsing import ClusterRoom
+from adaptive_eval.sites.nodes import RayNodes, error_in_short
+from adaptive_eval.sites.opening import resource_words
 from adaptive_eval.sites.worker import SiteWorker
 
-NAMESPACE = "adaptive-eval"
 FOUND_SECONDS = 10.0
 """A site that is found again and lives says so in less."""
 TOLD_AFTER = 5.0
 """Seconds without a place after which it is told what is missing."""
 NAME_SECONDS = 30.0
 """So long the name of an actor that was killed may stay taken."""
+KEEPER_SECONDS = 120.0
+"""A keeper that lives has said so by then, even one that is just being started."""
 POLL_SECONDS = 0.25
-CONNECT_SECONDS = 10.0
-SLIGHT = 1e-9
-"""Ray counts in ten-thousandths."""
-MANY = 1024
+SAME = "install the same on all nodes"
 
 Told = TypeVar("Told")
 
@@ -70,8 +68,8 @@ class RayWorker(SiteWorker):
 class RaySite:
     """A site that is a Ray actor."""
 
-    def __init__(self, cluster: "RayCluster", actor: Any) -> None:
-        self._cluster, self._actor = cluster, actor
+    def __init__(self, cluster: "RayCluster", name: str, actor: Any) -> None:
+        self._cluster, self._name, self._actor = cluster, name, actor
 
     async def facts(self) -> SiteFacts:
         """Where it is, as soon as it has a place."""
@@ -95,33 +93,35 @@ class RaySite:
         await self._told(self._actor.end.remote(at_once))
 
     def kill(self) -> None:
-        """End the site, whatever it is doing."""
+        """End the site, whatever it is doing, and give back what it has taken."""
         with suppress(self._cluster.ray.exceptions.RayError):
             self._cluster.ray.kill(self._actor)
+        self._cluster.give_back(self._name, self._actor)
 
     async def _told(self, call: Awaitable[Told]) -> Told:
-        try:
-            return await call
-        except self._cluster.ray.exceptions.RayError as error:
-            raise SiteGone(_in_short(error)) from None
-
-
-def _in_short(error: Exception) -> str:
-    """Ray's errors are pages; the first line, and the one that says why."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    why = next((line for line in lines[1:] if line.startswith(("The actor is dead because", "The actor died"))), "")
-    cause = getattr(error, "cause", None)
-    return str(cause) if isinstance(cause, SiteGone) else " ".join(filter(None, [first_line(lines[0]), why]))[:400]
+        return await self._cluster.told(call)
 
 
 class RayCluster:
-    """A Ray cluster that this process has joined."""
+    """The sites of a run on a cluster, which its keeper has."""
 
-    def __init__(self, ray: Any, keep: float) -> None:
-        """`keep`: seconds without a word of its head after which a site ends."""
-        self.ray, self._keep = ray, keep
-        self._actor = ray.remote(RayWorker)
+    def __init__(self, nodes: RayNodes, run: str, keep: float) -> None:
+        """`run`: what its keeper is called; `keep`: after so many seconds without a head all is given back."""
+        self.ray = nodes.ray
+        self._nodes, self._run, self._keep = nodes, run, keep
         self._shared: dict[int, tuple[SiteMaterial, Any]] = {}
+        self._own = False
+        """Whether this head is the one that has the run."""
+        self._keeper: Any | None = None
+        """Once it has answered."""
+        self._asking = asyncio.Lock()
+
+    async def told(self, call: Awaitable[Told]) -> Told:
+        """What an actor answers; raises `SiteGone`."""
+        try:
+            return await call
+        except self.ray.exceptions.RayError as error:
+            raise SiteGone(error_in_short(error)) from None
 
     def shared(self, material: SiteMaterial) -> Any:
         """The material, put where every node can fetch it."""
@@ -131,6 +131,7 @@ class RayCluster:
 
     def left_by(self, run: str) -> Collection[str]:
         """The names of the sites that an earlier start of a run has left; those that wait for a place wait no more."""
+        self._own = True
         names: set[str] = set()
         for one in self.ray._private.state.actors().values():
             if one["Name"].startswith(run) and one["State"] == "ALIVE":
@@ -138,6 +139,24 @@ class RayCluster:
             elif one["Name"].startswith(run) and one["State"] != "DEAD" and (site := self._known(one["Name"])):
                 site.kill()
         return names
+
+    def say_head_lives(self) -> None:
+        """Tell the keeper, if there is one."""
+        if (keeper := self._actor(self._run)) is not None:
+            with suppress(self.ray.exceptions.RayError):
+                keeper.heard.remote(self._keep)
+
+    def give_back(self, name: str, actor: Any) -> None:
+        """Have the keeper give back what this site had."""
+        if (keeper := self._actor(self._run)) is not None:
+            with suppress(self.ray.exceptions.RayError):
+                keeper.give_back.remote(name, actor._actor_id.hex())
+
+    def end(self) -> None:
+        """End the keeper, and what is left of the run with it, unless another head has the run."""
+        if self._own and (keeper := self._actor(self._run)) is not None:
+            with suppress(self.ray.exceptions.RayError):
+                self.ray.kill(keeper)
 
     async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
         """The site of that name if it is there and lives, else a new one; raises `LaunchFailed`."""
@@ -172,38 +191,68 @@ class RayCluster:
         try:
             facts = await self._had(site, resources, awaited)
             if facts.version != __version__:
-                mend = "install the same on all nodes"
                 wrong = f"{facts.node} has version {facts.version} of adaptive-eval, not {__version__}"
-                raise LaunchFailed(f"{wrong}; {mend}")
+                raise LaunchFailed(f"{wrong}; {SAME}")
         except BaseException:
             site.kill()
             raise
         return SiteOrigin(site, facts, found=False)
 
     def _known(self, name: str) -> RaySite | None:
+        actor = self._actor(name)
+        return None if actor is None else RaySite(self, name, actor)
+
+    def _actor(self, name: str) -> Any | None:
         try:
-            return RaySite(self, self.ray.get_actor(name, namespace=NAMESPACE))
+            return self.ray.get_actor(name, namespace=NAMESPACE)
         except ValueError:
             return None
 
+    async def _kept(self) -> Any:
+        """The keeper of the run, or a new one where there is none of this version; raises `SiteGone`."""
+        async with self._asking:
+            if self._keeper is not None:
+                return self._keeper
+            known = self._actor(self._run)
+            keeper = self._new_keeper() if known is None else known
+            if (version := await self._version(keeper)) != __version__:
+                self.ray.kill(keeper)  # and with it its sites, which are of another version as well
+                if known is not None:
+                    raise SiteGone(f"its keeper {'hangs' if version is None else f'has version {version}'}")
+                where = "the head node of the cluster"
+                raise LaunchFailed(
+                    f"the keeper of the run's sites, on {where}, said nothing in {KEEPER_SECONDS:g} s"
+                    if version is None
+                    else f"{where} has version {version} of adaptive-eval, not {__version__}; {SAME}"
+                )
+            self._keeper = keeper
+            return keeper
+
+    async def _version(self, keeper: Any) -> str | None:
+        """Of adaptive-eval where the keeper runs; None where it says nothing."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KEEPER_SECONDS):
+                return str(await self.told(keeper.version.remote()))
+        return None
+
+    def _new_keeper(self) -> Any:
+        options = {"name": self._run, "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0}
+        try:
+            made = self.ray.remote(SiteKeeper).options(**options, resources=HEAD_NODE)
+            return made.remote(RayWorker, self._keep)
+        except ValueError as error:
+            raise SiteGone(f"the name of its keeper is taken: {first_line(str(error))}") from None
+
     async def _made(self, name: str, resources: Mapping[str, float]) -> RaySite:
         """A new actor of that name, as soon as no other has it."""
-        others = {word: amount for word, amount in resources.items() if word not in ("CPU", "GPU", "memory") and amount}
-        options = {
-            "name": name,
-            "namespace": NAMESPACE,
-            "lifetime": "detached",
-            "max_restarts": 0,
-            "max_task_retries": 0,
-            "num_cpus": resources.get("CPU", 0),
-            "num_gpus": resources.get("GPU", 0),
-            "memory": resources.get("memory") or None,
-            "resources": others,
-        }
         until = time.monotonic() + NAME_SECONDS
         while True:
+            keeper = await self._kept()
             try:
-                return RaySite(self, self._actor.options(**options).remote(self._keep))
+                return RaySite(self, name, await self.told(keeper.place.remote(name, dict(resources))))
+            except SiteGone:
+                self._keeper = None
+                raise
             except ValueError as error:  # the name is taken, by one that is on its way out
                 if time.monotonic() > until:
                     raise LaunchFailed(f"its site cannot be placed: {first_line(str(error))}") from None
@@ -217,11 +266,11 @@ class RayCluster:
             while True:
                 waited = time.monotonic() - began
                 if waited >= awaited.seconds and not awaited.longer():
-                    asked, missing = _words(resources), await asyncio.to_thread(self.missing, resources)
+                    asked, missing = resource_words(resources), await asyncio.to_thread(self._nodes.missing, resources)
                     mend = "raise sites.wait, ask for less in launch.resources, or give the cluster more"
                     raise LaunchFailed(f"no place with {asked} was had in {awaited.seconds:g} s: {missing}; {mend}")
                 if waited >= TOLD_AFTER and not told:
-                    awaited.tell(_words(resources), await asyncio.to_thread(self.missing, resources))
+                    awaited.tell(resource_words(resources), await asyncio.to_thread(self._nodes.missing, resources))
                     told = True
                 await asyncio.wait([facts], timeout=POLL_SECONDS)
                 if facts.done():
@@ -230,77 +279,13 @@ class RayCluster:
             facts.cancel()
             await asyncio.gather(facts, return_exceptions=True)
 
-    def room(self, resources: Mapping[str, float]) -> ClusterRoom:
-        """For how many sites with these resources there is room, each on one node."""
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        free = self.ray._private.state.available_resources_per_node()
-        return ClusterRoom(
-            now=sum(_times(resources, free.get(node["NodeID"], {})) for node in nodes),
-            ever=sum(_times(resources, node["Resources"]) for node in nodes),
-        )
-
-    def missing(self, resources: Mapping[str, float]) -> str:
-        """Why these resources are not to be had on any one node now."""
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        totals = [node["Resources"] for node in nodes]
-        able = [node for node, has in zip(nodes, totals, strict=True) if _fits(resources, has)]
-        if not nodes:
-            return "the cluster has no node"
-        if not able:
-            most = {word: max(has.get(word, 0.0) for has in totals) for word in resources}
-            return f"none of the {len(nodes)} nodes of the cluster has so much; the most that one has is {_words(most)}"
-        free = self.ray._private.state.available_resources_per_node()
-        left = [free.get(node["NodeID"], {}) for node in able]
-        most = {word: max(has.get(word, 0.0) for has in left) for word in resources}
-        taken = "others have it now" if not any(_fits(resources, has) for has in left) else "it is being placed"
-        able_to = f"{len(able)} of {len(nodes)} nodes could give it, but {taken}"
-        return f"{able_to}; the most that is free on one is {_words(most)}"
-
-
-def _times(asked: Mapping[str, float], has: Mapping[str, float]) -> int:
-    """How often that is there; what takes nothing always has room."""
-    return min((int(has.get(word, 0.0) / amount + SLIGHT) for word, amount in asked.items() if amount), default=MANY)
-
-
-def _fits(asked: Mapping[str, float], has: Mapping[str, float]) -> bool:
-    return all(has.get(word, 0.0) >= amount for word, amount in asked.items())
-
-
-def _words(resources: Mapping[str, float]) -> str:
-    return ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
-
-
-def _require_listener(address: str, mend: str) -> None:
-    """Raise where nobody listens there: Ray would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ConfigError(f"--ray must be auto or the HOST:PORT of a cluster's head node, but got {address!r}")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-    except OSError as error:
-        raise ConfigError(f"--ray {address}: there is no Ray cluster to be joined ({error}); {mend}") from None
-
 
 @contextmanager
-def joined_cluster(address: str, keep: float) -> Iterator[RayCluster]:
-    """The cluster at an address, or with `auto` the one of this machine; to be called in the main thread.
-
-    Raises `ConfigError` where there is none, or Ray is not installed.
-    """
-    ray = load_extra("ray", "ray", "Sites on a Ray cluster")
-    mend = "start one with `ray start --head`, and run on one of its nodes"
-    if address != "auto":
-        _require_listener(address, mend)
-    heard = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+def sites_of_run(nodes: RayNodes, run: str, keep: float) -> Iterator[RayCluster]:
+    """Sites for the run whose keeper is called so; what is left of them at the end is ended."""
+    cluster = RayCluster(nodes, run, keep)
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        wrong = f"--ray {address}: there is no Ray cluster to be joined ({_in_short(error)})"
-        raise ConfigError(f"{wrong}; {mend}") from None
+        with saying_so(cluster.say_head_lives, keep):
+            yield cluster
     finally:
-        for number, handler in heard.items():  # a run has its own
-            signal.signal(number, handler)
-    try:
-        yield RayCluster(ray, keep)
-    finally:
-        ray.shutdown()
+        cluster.end()

@@ -77,6 +77,11 @@ def resources_of(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
     return {"CPU": 1.0, "GPU": float(gpus)}
 
 
+def resource_words(resources: Mapping[str, float]) -> str:
+    """As people write them."""
+    return ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
+
+
 class RunSites:
     """Opens the sites of a run on a cluster."""
 
@@ -86,7 +91,7 @@ class RunSites:
     def open(self, prepared: PreparedRun, store: Store) -> RemoteHosts:
         """A host for each site, nothing of which is placed yet, and an endpoint for each model that has sites."""
         config = prepared.config
-        digest = blake2b(f"{store.directory.resolve()}\0{store.reader.created}".encode(), digest_size=6).hexdigest()
+        digest = _short_digest(f"{store.directory.resolve()}\0{store.reader.created}")
         run = f"{config.name}-{digest}/"
         served = _Served(prepared, store)
         pace = SitePace(config.sites.batch, config.sites.moment, config.sites.silence)
@@ -211,6 +216,15 @@ def _mark(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> s
         str(Path(config.folder).resolve()),
     )
     return _digest(told)
+
+
+def keeper_name(config: RunConfig, directory: Path) -> str:
+    """Of the keeper of all sites of the run in this directory, which is known before the run is read."""
+    return f"{config.name}:{_short_digest(str(directory.resolve()))}"
+
+
+def _short_digest(told: str) -> str:
+    return blake2b(told.encode(), digest_size=6).hexdigest()
 
 
 def _digest(value: object) -> str:

@@ -8,7 +8,7 @@ from adaptive_eval.config.prepare import launch_words
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.launch.types import LaunchConfig
-from adaptive_eval.sites.opening import resources_of_group
+from adaptive_eval.sites.opening import resource_words, resources_of_group
 
 
 class ClusterRoom(NamedTuple):
@@ -46,7 +46,7 @@ def _found(
 ) -> ReplicaHealth:
     resources = resources_of_group(config, group)
     room, wanted = cluster.room(resources), len(group.places) or launch.sites
-    each = ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
+    each = resource_words(resources)
     of_pool = "shared " if group.places else ""
     url = f"{wanted} {of_pool}site{'s' * (wanted > 1)} with {each}{' each' * (wanted > 1)}"
     if not room.ever:

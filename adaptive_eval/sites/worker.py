@@ -1,18 +1,14 @@
 """What runs on a node: servers that `launch` describes, one at a time, requests to the one that is up, and grading.
 
 Host, endpoint and grader are those of a local run; a site that is told to serve another model swaps them as a place of
-this machine does, and one that can sleep sleeps meanwhile. A site that hears nothing of its head for as long as it is
-told to `keep` itself ends, and its servers with it: a head that was killed and comes back before finds it with its
-model loaded.
+this machine does, and one that can sleep sleeps meanwhile. It lives until it is ended: where it is an actor of a
+cluster, by the keeper of its run (`keeper.py`) when its head stays away.
 """
 
 import asyncio
 import os
 import socket
 import tempfile
-import threading
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,18 +43,11 @@ from adaptive_eval.sites.messages import (
 )
 from adaptive_eval.store import Event
 
-WATCH_SECONDS = 0.5
-
 
 class SiteWorker:
     """One site, as its head speaks to it."""
 
-    def __init__(self, keep: float, leave: Callable[[], None] | None = None) -> None:
-        """`keep`: seconds without a word of the head after which it calls `leave`; by default its process ends."""
-        self._keep, self._leave = keep, leave or partial(os._exit, 1)
-        self._heard = time.monotonic()
-        self._busy = 0
-        """Calls of the head that are under way, however long they take."""
+    def __init__(self) -> None:
         self._servers: dict[int, LaunchedServer] = {}
         """Servers that were up here; all but one sleep, or are stopped."""
         self._numbers: dict[str, int] = {}
@@ -75,7 +64,6 @@ class SiteWorker:
         self._material: SiteMaterial | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._forget()
-        threading.Thread(target=self._watch, daemon=True).start()
 
     def _forget(self) -> None:
         """Owe nobody anything."""
@@ -97,16 +85,12 @@ class SiteWorker:
 
         An earlier head, or an earlier model, is owed nothing.
         """
-        self._busy += 1
         try:
             await self._begin_no_more()
             self._beginning = asyncio.create_task(self._begin(setup, site_secrets, material))
             return await self._beginning
         except asyncio.CancelledError:
             raise SiteGone("it works for another start of the run, or is being ended") from None
-        finally:
-            self._busy -= 1
-            self._heard = time.monotonic()
 
     async def order(self, head: str, order: SiteOrder) -> None:
         """Take requests, permits and what nobody wants any more."""
@@ -138,18 +122,13 @@ class SiteWorker:
         stats = self._server.endpoint.stats
         news = SiteNews(tuple(self._replies), tuple(self._wanted), self._take_events(), stats)
         self._replies, self._wanted = [], []
-        self._heard = time.monotonic()
         return news
 
     async def end(self, at_once: bool) -> None:
         """Stop the server, and all that was asked."""
-        self._busy += 1
-        try:
-            await self._begin_no_more()
-            await self._drop_all()
-            await self._clear(at_once=at_once)
-        finally:
-            self._busy -= 1
+        await self._begin_no_more()
+        await self._drop_all()
+        await self._clear(at_once=at_once)
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -157,7 +136,6 @@ class SiteWorker:
         """Only one start of the run tells it what to do: the last that began."""
         if self._setup is None or self._setup.head != head:
             raise SiteGone("it works for another start of the run")
-        self._heard = time.monotonic()
         return self._setup
 
     async def _begin_no_more(self) -> None:
@@ -282,12 +260,6 @@ class SiteWorker:
         await self._host.unload(at_once=at_once)
         self._servers.clear()
         self._numbers.clear()
-
-    def _watch(self) -> None:
-        """In a thread of its own, which no work of the site holds up."""
-        while self._busy or time.monotonic() - self._heard < self._keep:
-            time.sleep(min(WATCH_SECONDS, self._keep / 4))
-        self._leave()
 
 
 def _writable(logs: Path) -> Path:

@@ -4,9 +4,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from live_runs import MODELS, Found, Site, kill, wait_for_trials
@@ -14,8 +14,13 @@ from patient_time import HANGS
 from raylets import Raylets, stop
 from warm_start import WarmProcess
 
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.sites import site_rows
+from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
+from adaptive_eval.running import execute
+from adaptive_eval.sites.keeper import NAMESPACE
+from adaptive_eval.sites.nodes import RayNodes, joined_cluster
 from adaptive_eval.store import Event, RunReader, ServerLaunched, SiteLost, SitePlaced, events_of_kind
 
 pytestmark = pytest.mark.ray
@@ -85,7 +90,7 @@ def test_it_finds_the_same_at_several_sites(
     placed = events(site, SitePlaced)
     assert {one.model for one in placed} == set(MODELS) and len({(one.model, one.on) for one in placed}) > len(MODELS)
     assert not events(site, SiteLost)
-    assert not sites_left(raylets)
+    require_nothing_left(raylets)
 
 
 def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Found, raylets: Raylets) -> None:
@@ -132,7 +137,7 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found
     process = begun(site, config, raylets)
     kill(process)
     go_on(site)
-    assert len(sites_left(raylets)) == len(MODELS)
+    assert len(sites_left(raylets)) == len(groups_left(raylets)) == len(MODELS)
     before = events(site, SitePlaced)
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
@@ -142,16 +147,80 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found
     log = (site.directory() / "logs" / "ada.log").read_text()
     assert log.count("the small server starts") == 1, "its model stayed loaded"
     assert events(site, ServerLaunched)[-1].seconds == 0.0
-    assert not sites_left(raylets)
+    require_nothing_left(raylets)
 
 
-def test_a_site_whose_head_never_comes_back_ends_itself(site: Site, raylets: Raylets) -> None:
-    config = written(site, models=models(site, "held"), sites={"keep": 10})
+def test_what_a_head_that_never_comes_back_has_taken_is_given_back(site: Site, raylets: Raylets) -> None:
+    """Its sites, one that has been waiting for a place since before, and what they took."""
+    settings = models(site, "held")
+    settings[1]["launch"] = {**settings[1]["launch"], "resources": {"nowhere": 1}}  # type: ignore[dict-item]
+    process = site.start(
+        written(site, models=settings, sites={"keep": 5}), "--run-dir", str(site.directory()), "--ray", raylets.address
+    )
+    assert wait_for_trials(site.directory(), 20, process), process.communicate()
+    kill(process)
+    require_nothing_left(raylets)
+
+
+def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(site: Site, at_home: Found, raylets: Raylets) -> None:
+    """The head is killed while a group waits for its place; the next one has the place that comes then."""
+    settings = models(site, "held")
+    settings[1]["launch"] = {**settings[1]["launch"], "resources": {"CPU": 1, "late": 1}}  # type: ignore[dict-item]
+    config = written(site, models=settings, concurrency=16)
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    assert wait_for_trials(site.directory(), 20, process), process.communicate()
+    kill(process)
+    waiting = [name for name in groups_left(raylets) if "/bob/" in name]
+    assert len(waiting) == 1
+    go_on(site)
+    node = raylets.add(resources={"late": 1})
+    try:
+        ended = site.run(config, "--ray", raylets.address)
+    finally:
+        raylets.kill(node)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == at_home
+    assert sum(one.model == "bob" for one in events(site, SitePlaced)) == 1 and not events(site, SiteLost)
+    require_nothing_left(raylets)
+
+
+def test_with_their_keeper_all_sites_are_lost_and_placed_again(site: Site, at_home: Found, raylets: Raylets) -> None:
+    config = written(site, models=models(site, "held"), concurrency=16)
+
+    def deed() -> None:
+        with joined(raylets) as nodes:
+            os.kill(keeper_in(nodes.ray)["Pid"], 9)
+
+    run_with(site, config, raylets, deed)
+    assert Found.of(site.directory()) == at_home
+    assert {one.model for one in events(site, SiteLost)} == set(MODELS)
+    require_nothing_left(raylets)
+
+
+def test_a_head_that_reads_its_run_for_long_is_known_to_live(
+    site: Site, at_home: Found, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From joining the cluster on, before anything is read, and however long that takes."""
+    config = written(site, models=models(site, "held"), concurrency=16)
     kill(begun(site, config, raylets))
-    deadline = time.monotonic() + HANGS
-    while sites_left(raylets):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    go_on(site)
+    told: list[int] = []
+
+    def reading(prepared: PreparedRun, directory: Path) -> StartingPoint:
+        import ray
+
+        keeper = ray.get_actor(keeper_in(ray)["Name"], namespace=NAMESPACE)
+        told.append(ray.get(keeper.words.remote()))
+        while told[-1] < told[0] + 2:  # in the main thread, which does nothing else meanwhile
+            time.sleep(0.1)
+            told.append(ray.get(keeper.words.remote()))
+        return load_starting_point(prepared, directory)
+
+    monkeypatch.setattr(execute, "load_starting_point", reading)
+    ended = site.run(config, "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert told and Found.of(site.directory()) == at_home
+    assert all(one.found for one in events(site, SitePlaced)[len(MODELS) :])
 
 
 def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> None:
@@ -183,14 +252,39 @@ def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) ->
         assert ended.exit_code == ExitCode.CONFIGURATION and said in " ".join(ended.output.split())
 
 
+def joined(raylets: Raylets) -> AbstractContextManager[RayNodes]:
+    return joined_cluster(raylets.address)
+
+
 def sites_left(raylets: Raylets) -> list[str]:
     """Sites that live, and nothing that the cluster knows of them is a key."""
-    import ray
+    return [name for name in actors_left(raylets) if "/" in name]
 
-    ray.init(address=raylets.address, namespace="adaptive-eval", log_to_driver=False, logging_level="ERROR")
-    try:
-        told = ray._private.state.actors()
+
+def actors_left(raylets: Raylets) -> list[str]:
+    with joined(raylets) as nodes:
+        told = nodes.ray._private.state.actors()
         assert SECRET not in repr(told)
         return [one["Name"] for one in told.values() if one["State"] not in ("DEAD",)]
-    finally:
-        ray.shutdown()
+
+
+def keeper_in(ray: Any) -> dict[str, Any]:
+    """What the cluster knows of the only keeper that lives."""
+    actors = ray._private.state.actors().values()
+    (keeper,) = [one for one in actors if one["Name"].startswith("run:") and one["State"] == "ALIVE"]
+    return dict(keeper)
+
+
+def groups_left(raylets: Raylets) -> list[str]:
+    """Placement groups that take something, or wait for it."""
+    with joined(raylets) as nodes:
+        told = nodes.ray.util.placement_group_table()
+        return [one["name"] for one in told.values() if one["state"] != "REMOVED"]
+
+
+def require_nothing_left(raylets: Raylets) -> None:
+    """Wait until the cluster has nothing of any run."""
+    deadline = time.monotonic() + HANGS
+    while left := [*actors_left(raylets), *groups_left(raylets)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)

@@ -1,0 +1,106 @@
+"""The nodes of a Ray cluster that this process has joined, and what they have."""
+
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from adaptive_eval.errors import ConfigError, first_line
+from adaptive_eval.imports import load_extra
+from adaptive_eval.sites.keeper import NAMESPACE
+from adaptive_eval.sites.messages import SiteGone
+from adaptive_eval.sites.opening import resource_words
+from adaptive_eval.sites.rehearsing import ClusterRoom
+
+CONNECT_SECONDS = 10.0
+SLIGHT = 1e-9
+"""Ray counts in ten-thousandths."""
+MANY = 1024
+
+
+class RayNodes:
+    """What the nodes of the cluster have."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+
+    def room(self, resources: Mapping[str, float]) -> ClusterRoom:
+        """For how many sites with these resources there is room, each on one node."""
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
+        free = self.ray._private.state.available_resources_per_node()
+        return ClusterRoom(
+            now=sum(_times(resources, free.get(node["NodeID"], {})) for node in nodes),
+            ever=sum(_times(resources, node["Resources"]) for node in nodes),
+        )
+
+    def missing(self, resources: Mapping[str, float]) -> str:
+        """Why these resources are not to be had on any one node now."""
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
+        totals = [node["Resources"] for node in nodes]
+        able = [node for node, has in zip(nodes, totals, strict=True) if _fits(resources, has)]
+        if not nodes:
+            return "the cluster has no node"
+        if not able:
+            most = {word: max(has.get(word, 0.0) for has in totals) for word in resources}
+            has_most = f"the most that one has is {resource_words(most)}"
+            return f"none of the {len(nodes)} nodes of the cluster has so much; {has_most}"
+        free = self.ray._private.state.available_resources_per_node()
+        left = [free.get(node["NodeID"], {}) for node in able]
+        most = {word: max(has.get(word, 0.0) for has in left) for word in resources}
+        taken = "others have it now" if not any(_fits(resources, has) for has in left) else "it is being placed"
+        able_to = f"{len(able)} of {len(nodes)} nodes could give it, but {taken}"
+        return f"{able_to}; the most that is free on one is {resource_words(most)}"
+
+
+def _times(asked: Mapping[str, float], has: Mapping[str, float]) -> int:
+    """How often that is there; what takes nothing always has room."""
+    return min((int(has.get(word, 0.0) / amount + SLIGHT) for word, amount in asked.items() if amount), default=MANY)
+
+
+def _fits(asked: Mapping[str, float], has: Mapping[str, float]) -> bool:
+    return all(has.get(word, 0.0) >= amount for word, amount in asked.items())
+
+
+def error_in_short(error: Exception) -> str:
+    """Ray's errors are pages; the first line, and the one that says why."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    why = next((line for line in lines[1:] if line.startswith(("The actor is dead because", "The actor died"))), "")
+    cause = getattr(error, "cause", None)
+    return str(cause) if isinstance(cause, SiteGone) else " ".join(filter(None, [first_line(lines[0]), why]))[:400]
+
+
+def _require_listener(address: str, mend: str) -> None:
+    """Raise where nobody listens there: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise ConfigError(f"--ray must be auto or the HOST:PORT of a cluster's head node, but got {address!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConfigError(f"--ray {address}: there is no Ray cluster to be joined ({error}); {mend}") from None
+
+
+@contextmanager
+def joined_cluster(address: str) -> Iterator[RayNodes]:
+    """The cluster at an address, or with `auto` the one of this machine; to be called in the main thread.
+
+    Raises `ConfigError` where there is none, or Ray is not installed.
+    """
+    ray = load_extra("ray", "ray", "Sites on a Ray cluster")
+    mend = "start one with `ray start --head`, and run on one of its nodes"
+    if address != "auto":
+        _require_listener(address, mend)
+    heard = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        wrong = f"--ray {address}: there is no Ray cluster to be joined ({error_in_short(error)})"
+        raise ConfigError(f"{wrong}; {mend}") from None
+    finally:
+        for number, handler in heard.items():  # a run has its own
+            signal.signal(number, handler)
+    try:
+        yield RayNodes(ray)
+    finally:
+        ray.shutdown()
