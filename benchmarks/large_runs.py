@@ -1,14 +1,14 @@
 """A run of 200 models with many answers: the size of its ledger, and what a resume, its page and its reports take.
 
-    python benchmarks/large_runs.py [--quick] [--questions N ...] [--each N] [--folder PATH]
+    python benchmarks/large_runs.py [--quick] [--sizes QUESTIONS[xEACH] ...] [--folder PATH]
                                     [--json PATH] [--markdown PATH]
 
-The run is begun, and its first round (four answers a question of each model, or `--each`, drawn with known chances, of
+The run is begun, and its first round (four answers a question of each model, or `EACH`, drawn with known chances, of
 220 bytes) is entered in its ledger, trial by trial, as rows like the one that the store makes of an answer, with their
 checksums. Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and ends:
 that is the resume. The page is what its server does until the browser has all of it. Each measurement has a process of
-its own, and memory is the peak of that process. 8 million answers are `--questions 10000`; with `--each 1` too
-results.json has as many rows, and the ledger a quarter of the answers.
+its own, and memory is the peak of that process. 8 million answers are `--sizes 10000`; with 10000x1 results.json has as
+many rows, and the ledger a quarter of the answers.
 """
 
 import json
@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,31 +75,30 @@ class Used(NamedTuple):
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=int, nargs="+", default=[625, 1250, 2500])
+    parser.add_argument("--sizes", type=size, nargs="+", default=[(625, EACH), (1250, EACH), (2500, EACH)],
+                        metavar="QUESTIONS[xEACH]", help="questions, and answers to each by each model")  # fmt: skip
     parser.add_argument("--folder", type=Path, help="where the runs are made; else where temporary files are")
-    parser.add_argument("--each", type=int, default=EACH, help="answers a question of each model")
     options = parser.parse_args()
-    sizes = [50] if options.quick else options.questions
     rows: list[tuple[object, ...]] = []
-    resumed: list[tuple[int, Used]] = []
+    resumed: dict[int, list[tuple[int, Used]]] = {}
     pages: list[tuple[int, Used]] = []
-    for questions in sizes:
+    for questions, each in [(50, EACH)] if options.quick else options.sizes:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            config = configured(Path(name), questions, options.each)
-            trials = begin(config, Path(name) / "run", options.each)
-            size = (Path(name) / "run" / DATABASE_FILE).stat().st_size / 1e9
+            config = configured(Path(name), questions, each)
+            trials = begin(config, Path(name) / "run", each)
+            stored = (Path(name) / "run" / DATABASE_FILE).stat().st_size / 1e9
             for what, used in commands(config, Path(name) / "run"):
                 if what == "resume":
-                    resumed.append((trials, used))
+                    resumed.setdefault(each, []).append((trials, used))
                 if what == "page":
                     pages.append((trials, used))
                 per_trial = 1e6 * used.cpu / trials
-                rows.append((questions, trials, size, what, used.seconds, used.cpu, per_trial, round(used.memory)))
+                rows.append((questions, trials, stored, what, used.seconds, used.cpu, per_trial, round(used.memory)))
                 print(*rows[-1], flush=True)
     checks = [
         Check(f"peak of a resume of {trials:,} answers, MiB", round(used.memory), f"<= {MOST_MEMORY:g}",
               used.memory <= MOST_MEMORY)
-        for trials, used in resumed
+        for trials, used in chain(*resumed.values())
     ]  # fmt: skip
     for trials, page in pages:
         for name, value, limit in (
@@ -108,16 +107,21 @@ def main() -> None:
         ):
             checks.append(Check(f"{name} of the page of {trials:,} answers", round(value, 1), f"<= {limit:g}",
                                 value <= limit))  # fmt: skip
-    if len(resumed) > 1:
-        (few, least), (many, most) = resumed[0], resumed[-1]
+    for (few, least), (many, most) in pairwise(resumed.get(EACH, [])):
         grown = (most.memory - least.memory) * 2**20 / (many - few)
-        checks.append(Check("bytes of that for each further answer", round(grown), f"<= {MOST_BYTES_A_TRIAL:g}",
-                            grown <= MOST_BYTES_A_TRIAL))  # fmt: skip
+        name = f"bytes of a resume for each answer from {few:,} to {many:,}"
+        checks.append(Check(name, round(grown), f"<= {MOST_BYTES_A_TRIAL:g}", grown <= MOST_BYTES_A_TRIAL))
     text = "\n\n".join(
         ["# Large runs", about(), f"On {machine()}; {MODELS} models.", markdown(HEADER, rows), check_table(checks)]
     )
     publish(options, text, checks)
     sys.exit(0 if all(check.holds is not False for check in checks) else 1)
+
+
+def size(given: str) -> tuple[int, int]:
+    """Questions, and answers to each by each model."""
+    questions, _, each = given.partition("x")
+    return int(questions), int(each or EACH)
 
 
 def about() -> str:
