@@ -6,6 +6,7 @@ difference between two lines.
 What is drawn over looks is worked out first, as plain series.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -338,8 +339,14 @@ def _or_nan(value: float | None) -> float:
 
 
 def plain_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name as plain text: matplotlib takes what stands between dollars for a formula."""
-    return safe_line(name, longest).replace("$", r"\$")
+    """A name as plain text: matplotlib takes what stands between dollars for a formula.
+
+    A long one loses its middle, since checkpoints of a model differ in the end of their names.
+    """
+    clean = safe_line(name, sys.maxsize)
+    if len(clean) > longest:
+        clean = f"{clean[: longest // 2]}…{clean[len(clean) - (longest - 1) // 2 :]}"
+    return clean.replace("$", r"\$")
 
 
 def alone(points: Sequence[object], marker: str = "o", size: float = 4.5) -> Any:

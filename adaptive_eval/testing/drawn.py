@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scorio.moments import FloatArray
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -21,6 +23,16 @@ def texts(figure: "Figure") -> Iterator[str]:
     from matplotlib.text import Text
 
     yield from (text.get_text() for text in figure.findobj(Text))
+
+
+def formulas(figure: "Figure") -> Iterator[str]:
+    """Every text of which a part between dollars would be drawn as a formula, but for the numbers of an axis."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        said = text.get_text()
+        if text.get_parse_math() and "\\mathdefault{" not in said and re.search(r"(?<!\\)\$", said):
+            yield said
 
 
 def same_data(one: Any, other: Any) -> bool:
@@ -47,6 +59,19 @@ def places_of(axes: "Axes", along: str, models: Sequence[str]) -> dict[str, int]
     return found
 
 
+def points_drawn(axes: "Axes") -> Iterator[FloatArray]:
+    """Points (n, 2) of each line, the corners of each bar, and the points of each cloud, in the units of the axes."""
+    for line in axes.lines:
+        if line.get_transform() == axes.transData:
+            yield np.asarray(line.get_xydata(), dtype=float)
+    for patch in axes.patches:
+        if patch.get_data_transform() == axes.transData:
+            yield np.asarray(patch.get_path().transformed(patch.get_patch_transform()).get_extents().get_points())
+    for cloud in axes.collections:
+        if cloud.get_offset_transform() == axes.transData:
+            yield np.asarray(cloud.get_offsets(), dtype=float)
+
+
 def marks_by_place(axes: "Axes", along: str) -> dict[int, list[tuple[float, ...]]]:
     """Everything that is drawn at each whole step along an axis, by its numbers."""
     found: dict[int, list[tuple[float, ...]]] = {}
@@ -63,7 +88,8 @@ def _marks(axes: "Axes", across: bool) -> Iterator[tuple[float, tuple[float, ...
                 yield point[at], (point[to],)
     for patch in axes.patches:
         box = patch.get_path().transformed(patch.get_patch_transform()).get_extents()
-        yield (box.min[at] + box.max[at]) / 2.0, (box.min[to], box.max[to])
+        if np.isfinite([*box.min, *box.max]).all():
+            yield (box.min[at] + box.max[at]) / 2.0, (box.min[to], box.max[to])
     for collection in axes.collections:
         offsets: Any = collection.get_offsets()
         paths = collection.get_paths()

@@ -1,11 +1,13 @@
 """What every exporter keeps to: the file has the trials of the run, all of them and no others, or there is no file."""
 
 import copy
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from adaptive_eval.exchange.export import ExportFormat
 from adaptive_eval.exchange.source import ExportSource, opened_source
@@ -16,11 +18,15 @@ Trial = tuple[str, str, int, int | None]
 """Model, question, number and category; None where nobody could grade it."""
 NAMES = {
     "ada": 'org/ada "7b", v2',
+    "bob": 'ORG/ada "7b", v2',
+    "cyd": f"org/{'c' * 60}-step-1000",
+    "dan": f"org/{'c' * 60}-step-2000",
     "q1": 'q, "1"\nand more',
     "q2": "=1+1",
     "q3": "\u0432\u043e\u043f\u0440\u043e\u0441",
 }
-"""Names that have to be written with care."""
+"""Names that have to be written with care, and some that differ in their case or their ends alone."""
+NEXT_DAY = 86_400.0
 
 
 def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], ungraded: bool = True) -> None:
@@ -51,7 +57,7 @@ def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], 
         }
         first, again = folder / f"first-{form.place}", folder / f"again-{form.place}"
         _check_progress(_written(form, source, first), source.reader.trial_count())
-        found = Counter(read(first))
+        found = Counter(_read_back(form, read, first))
         for said, many in (
             ("lacks", wanted - found.keys()),
             ("makes up", found.keys() - wanted),
@@ -60,10 +66,21 @@ def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], 
             fail_unless(
                 not many, f"{form.place}: the file {said} {len(many)} trials, such as {sorted(many, key=str)[:1]}"
             )
-        _written(form, source, again)
+        with patch("time.time", lambda now=time.time: now() + NEXT_DAY):
+            _written(form, source, again)
         fail_unless(_content(first) == _content(again), f"{form.place}: the same run gives another file each time")
         fail_unless({*folder.iterdir()} == {first, again}, f"{form.place}: something is written beside its path")
         _check_failure(form, source, folder / f"cut-{form.place}")
+
+
+def _read_back(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], path: Path) -> list[Trial]:
+    try:
+        return list(read(path))
+    except Exception as error:  # of the author's own function
+        raise AssertionError(
+            f"{form.place}: the function that reads the file back raises {error!r:.200}; the names in it are "
+            f"{sorted(NAMES.values())!r}"
+        ) from error
 
 
 def _named(name: object) -> str:

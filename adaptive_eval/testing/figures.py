@@ -14,7 +14,16 @@ import numpy as np
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.record.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import LONGEST_NAME, styled
-from adaptive_eval.testing.drawn import is_named, looks_like, marks_by_place, places_of, same_data, texts
+from adaptive_eval.testing.drawn import (
+    formulas,
+    is_named,
+    looks_like,
+    marks_by_place,
+    places_of,
+    points_drawn,
+    same_data,
+    texts,
+)
 from adaptive_eval.testing.runs import fail_unless
 from adaptive_eval.testing.stored import stored_run
 
@@ -26,6 +35,8 @@ if TYPE_CHECKING:
 
 HOSTILE = (r"$\frac{", "$a^2$", "\x1b[2J\u202e", "x" * 300)
 """Names of models that mean something else to whatever draws them, or are far too long."""
+CHECKPOINTS = tuple(f"organisation/{'a-model-' * 5}step-{number}000" for number in range(1, 5))
+"""Long names that are alike but for their ends."""
 UNKNOWN: Mapping[str, Any] = dict.fromkeys(("score", "sigma", "lo", "hi", "bayes", "bayes_sigma"))
 """Of a model that never answered."""
 OF_A_LOOK = ("models", "trials", "tiers", "scores", "sigmas")
@@ -213,10 +224,9 @@ def _check_axes(figure: "Figure", view: RunView, name: str) -> None:
                 f"{name}: the numbers along {along} have no label that says what they are",
             )
             slack = 1e-9 + 1e-6 * (ends[1] - ends[0])
-            drawn = [line for line in axes.lines if line.get_transform() == axes.transData]
-            for line in drawn:
-                points = np.asarray(line.get_xydata(), dtype=float)[:, 0 if along == "x" else 1]
-                points = points[np.isfinite(points)]
+            for drawn in points_drawn(axes):
+                points = drawn[:, 0 if along == "x" else 1]
+                points = points[np.isfinite(points) & ((points > 0.0) | (axis.get_scale() == "linear"))]
                 outside = points[(points < ends[0] - slack) | (points > ends[1] + slack)]
                 fail_unless(not len(outside), f"{name}: what is drawn at {along} {outside[:1]} is outside of the axes")
 
@@ -239,12 +249,28 @@ def _check_order_of_configuration(figures: _Figures, view: RunView, first: "Figu
 def _check_names(figures: _Figures, view: RunView) -> None:
     """Names come from outside, and are drawn as they are."""
     figure = figures.of(renamed(view, dict(zip(view.models, HOSTILE, strict=True))))
+    formula = next(formulas(figure), None)
+    fail_unless(formula is None, f"{figures.name}: {formula!r:.60} would be a formula; draw names by `plain_name`")
     for text in texts(figure):
-        formula = re.search(r"(?<!\\)\$", text)
-        fail_unless(formula is None, f"{figures.name}: {text!r:.60} would be a formula; draw names by `plain_name`")
         fail_unless("\x1b" not in text and "\u202e" not in text, f"{figures.name}: {text!r:.60} obeys a name")
         longest = "x" * (LONGEST_NAME + 1)
         fail_unless(longest not in text, f"{figures.name}: a name of 300 characters is drawn whole; use `plain_name`")
+    _check_names_apart(figures, view)
+
+
+def _check_names_apart(figures: _Figures, view: RunView) -> None:
+    """Long names that differ in their last characters, as those of checkpoints do, are told apart."""
+    first = figures.of(view)
+    figure = figures.of(renamed(view, dict(zip(view.models, CHECKPOINTS, strict=True))))
+    seen: dict[str, str] = {}
+    for before, after in zip(texts(first), texts(figure), strict=False):
+        named = [name for name in view.models if is_named(name, before)]
+        if len(named) == 1:
+            other = seen.setdefault(after, named[0])
+            fail_unless(
+                other == named[0],
+                f"{figures.name}: {CHECKPOINTS[0]!r} and the like are all drawn as {after!r}; use `plain_name`",
+            )
 
 
 def _moved(view: RunView, name: str) -> RunView:
@@ -276,6 +302,8 @@ def _check_place(figures: _Figures, view: RunView, first: "Figure", number: int)
             moves = {place for place in old.keys() | new.keys() if old.get(place) != new.get(place)}
             named = next((known for known, place in places.items() if moves == {place}), name)
             fail_unless(named == name, f"{figures.name}: what is known of {name} is drawn by the name of {named}")
+            beside = 0 < len(moves) < len(places) - 1 and places[name] not in moves  # more: all are shares of a sum
+            fail_unless(not beside, f"{figures.name}: what is known of {name} is drawn by other names")
         lines = [line for line, now in zip(before.lines, after.lines, strict=False) if not same_data(line, now)]
         if lines:
             said = " ".join(texts(first))

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -24,6 +25,9 @@ LONGEST_CPU = 20.0
 DRAWS = 30
 """How often each answer that is known to be right or wrong is graded: a grader that draws is found by that."""
 EMPTY = ("", " \n\t ")
+NO_KEYS = ("?", "no key", "")
+"""What few graders can read as a key."""
+REPEATED = 2_000
 NO_NUMBER = ("nan", "-NaN")
 """What Python reads as a number, and every comparison with it is false: `not abs(said - key) > slack` is true."""
 HOSTILE = (
@@ -45,6 +49,8 @@ HOSTILE = (
     "1" * 5000,
     "1/0",
     "1e999999999999",
+    "9**9**9**9",
+    "10^1000000000",
     "\\frac{1}{0}",
     "$" * 100,
     "<think>" * 10,
@@ -83,7 +89,9 @@ def check_grader(
     """
     function = getattr(grader, "func", grader)  # a partial hands options to a function of another name
     name = getattr(function, "__name__", type(grader).__name__)
-    before, texts = copy.deepcopy(question), (*right, *wrong, *HOSTILE)
+    before = copy.deepcopy(question)
+    called = _by_other_keys(grader, question, (*EMPTY, *right, *wrong), (*wrong, *NO_KEYS), name)
+    texts = (*right, *wrong, *HOSTILE, *_at_length(right))
     os.environ.pop(RAN, None)
     found = [_graded(grader, text, question, name) for text in texts]
     fail_unless(os.environ.pop(RAN, None) is None, f"{name} runs what a model has written as code")
@@ -96,16 +104,43 @@ def check_grader(
             drawn = len(set(said)) > 1
             fail_unless(not drawn, f"{name} gives {text!r:.80} other marks at times, so it remembers or draws")
             must = f"{name} must find {text!r:.80} {'right' if wanted else 'wrong'}, but says {said[0]!r}"
-            fail_unless(said[0] is wanted, must)
+            fail_unless(said[0] is wanted, f"{must}; questions with other keys came before: are marks or keys kept?")
     for kind, empties in (("an empty answer", EMPTY), ("what is no number", NO_NUMBER)):
         for text in empties:
             right_too = text not in right and _graded(grader, text, question, name).signals.get("is_correct") is True
             fail_unless(not right_too, f"{name} calls {kind} right: {text!r}")
+    for key, text in called:
+        nothing = text in EMPTY and bool(key.strip())
+        fail_unless(not nothing, f"{name} calls an empty answer right where the key is {key!r:.80}: is None == None?")
     for text, marks in reversed(list(zip(texts, found, strict=True))):
         again = _graded(grader, text, question, name)
         fail_unless(again == marks, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
     if not callable(grader):
         _check_section(grader, question, texts, found, name)
+
+
+def _by_other_keys(
+    grader: Grader | Callable[..., object], question: Question, texts: Sequence[str], keys: Sequence[str], name: str
+) -> list[tuple[str, str]]:
+    """Grades the same answers for other questions, so that whoever keeps a key or marks gives them to the next one.
+
+    Gives the keys by which an answer is called right, and the answer; a key that it cannot read is no bug.
+    """
+    found = []
+    for number, key in enumerate(keys):
+        other = replace(question, id=f"{question.id}, with another key {number}", answer=key)
+        for text in texts:
+            try:
+                right = _graded(grader, text, other, name).signals.get("is_correct") is True
+            except AssertionError:
+                continue
+            found += [(key, text)] * right
+    return found
+
+
+def _at_length(right: Sequence[str]) -> tuple[str, ...]:
+    """Right answers again and again: what looks for their words may take a way back for each of them."""
+    return tuple(text for one in right[:1] for text in (f"{one} " * REPEATED, one[:-1] * REPEATED))
 
 
 def _check_section(grader: Grader, question: Question, texts: Sequence[str], found: Sequence[Marks], name: str) -> None:
@@ -161,6 +196,10 @@ def _check_marks(marks: Any, text: str, name: str) -> None:
     said = marks.signals["is_correct"]
     fail_unless(
         isinstance(said, bool), f"{name}: is_correct must be true or false, but is {said!r:.80} for {text!r:.80}"
+    )
+    fail_unless(
+        not said or marks.signals.get("has_answer", True) is True,
+        f"{name} finds {text!r:.80} right, and says by has_answer that it is no answer",
     )
     for key, value in marks.signals.items():
         sound = isinstance(value, bool | str) or (isinstance(value, int | float) and math.isfinite(value))

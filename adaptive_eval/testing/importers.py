@@ -41,6 +41,8 @@ AMISS: tuple[Any, ...] = (
 """What may stand where something else should."""
 STRANGE_COLUMNS = ((), ("a", "b"), ("model", "question", "category"), ("model", "question", "text", "correct"))
 """Columns of no tool's table; the last two are those of our own."""
+ALMOST_ALIKE = ("org/One", "org/one", "other/one", "one", "o" * 300 + "1", "o" * 300 + "2")
+"""Names of several models or questions, which are one where case, a folder or what comes late is left out."""
 NO_NAMES = ("None", "null")
 """What a model or a question is called by a reader that takes nothing for something."""
 LEFT_OUT = object()
@@ -68,7 +70,11 @@ def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, 
 
             check_importer(TOOL, [({"llm": "big", "task": "q1", "ok": 1}, {"model": "big", "value": 1.0})])
     """
-    fail_unless(len(table.name.split()) > 1 and "_" not in table.name, f"its name must be plain words: {table.name!r}")
+    fail_unless(
+        len(table.name.split()) > 1 and "_" not in table.name,
+        f"its name stands in lists for people and must be several plain words, such as 'logs of mine', but is "
+        f"{table.name!r}",
+    )
     with TemporaryDirectory() as folder:
         reading = _Reading(table, Path(folder) / "log.jsonl")
         _check_recognition(table, [row for row, _ in logged])
@@ -78,9 +84,13 @@ def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, 
             [_unplaced(record) for record in together] == [_unplaced(record) for record in alone] * 2,
             f"{table.name}: rows that are read together give other records than each by itself, in their order",
         )
+        fail_unless(
+            len({record.place for record in together}) == len(together), f"{table.name}: two records have one place"
+        )
         _check_memory(reading, logged[0][0])
         for row, record in zip((row for row, _ in logged), alone, strict=True):
             _check_names(reading, row, record)
+            _check_names_apart(reading, row, record)
             for path, values in groupby(_amiss(row), key=itemgetter(0)):
                 found = [(value, _check_amiss(reading, row, path, value, changed)) for _, value, changed in values]
                 _check_place(table.name, ".".join(map(str, path)), _facts(record), found)
@@ -169,6 +179,32 @@ def _check_names(reading: _Reading, row: Row, record: Record) -> None:
     fail_unless(reading.all([turned]) == [record], f"{reading.table.name}: the order of columns makes a difference")
 
 
+def _check_names_apart(reading: _Reading, row: Row, record: Record) -> None:
+    """Names that differ are names of two models, or of two questions, however little they differ by."""
+    for key in ("model", "question"):
+        for path, said in _texts(row):
+            if said != getattr(record, key):
+                continue
+            seen: dict[tuple[str, str], str] = {}
+            for name in ALMOST_ALIKE:
+                found = reading.read([_with_text(row, path, name)])
+                if isinstance(found, LogError) or len(found) != 1 or found[0].model == found[0].question:
+                    continue
+                as_read = (found[0].model, found[0].question)
+                other = seen.setdefault(as_read, name)
+                fail_unless(
+                    other == name,
+                    f"{reading.table.name}: {'.'.join(map(str, path))} {_end(other)} and {_end(name)} give one {key}, "
+                    f"{_end(getattr(found[0], key))}",
+                )
+                copies = record.identity is not None and found[0].identity == record.identity
+                fail_unless(not copies, f"{reading.table.name}: trials of two {key}s have one identity, as if copies")
+
+
+def _end(name: str) -> str:
+    return repr(name if len(name) <= 40 else f"...{name[-37:]}")
+
+
 def _check_memory(reading: _Reading, row: Row) -> None:
     """Rows are read one by one: a table may be larger than the memory."""
     taken = 0
@@ -178,10 +214,13 @@ def _check_memory(reading: _Reading, row: Row) -> None:
         for taken in range(1, MANY + 1):
             yield f"line {taken}", row
 
-    next(iter(reading.table.read(LogFile(reading.path), rows())))
+    records = iter(reading.table.read(LogFile(reading.path), rows()))
+    next(records)
     fail_unless(
         taken <= AHEAD, f"{reading.table.name} reads the whole table before its first record; give one for each row"
     )
+    count = 1 + sum(1 for _ in records)
+    fail_unless(count == MANY, f"{reading.table.name}: a table of {MANY:,} rows gives {count:,} records")
 
 
 def _check_amiss(
@@ -213,6 +252,8 @@ def _check_place(
     for value, facts in said:
         if value is None or value is LEFT_OUT:
             for key in ("text", "category", "value", "trial"):
+                if before["missing"] and key != "trial":
+                    continue  # what said that the request failed may be the part that is null now
                 made_up = facts[key] is not None and (facts[key] != before[key] or (key == "trial" and len(trials) > 1))
                 fail_unless(
                     not made_up,
@@ -269,8 +310,33 @@ def _check_record(record: Record, name: str, row: Row) -> None:
     require(
         answer is None or (isinstance(answer, Answer) and isinstance(answer.text, str)), f"answer is {answer!r:.80}"
     )
+    if answer is not None:
+        require(_is_amount(answer.latency), f"latency must be seconds from 0 on, but is {answer.latency!r:.60}")
+        counts = (answer.prompt_tokens, answer.completion_tokens)
+        whole = all(isinstance(one, int) and one >= 0 for one in counts)
+        require(whole, f"tokens must be whole numbers from 0 on, but are {counts!r:.60}")
     require(not record.has_text or answer is not None, "has_text is true, and there is no answer")
     require(record.missing is None or bool(record.missing), "missing must say why")
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+
+
+def _texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Each text in a row, and where it stands."""
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(part, str):
+            yield (*path, key), part
+        elif isinstance(part, dict | list):
+            yield from _texts(part, (*path, key))
+
+
+def _with_text(value: Any, path: tuple[str | int, ...], text: str) -> Any:
+    """The row with another text in this place."""
+    changed = copy.copy(value)
+    changed[path[0]] = text if len(path) == 1 else _with_text(value[path[0]], path[1:], text)
+    return changed
 
 
 def _amiss(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], object, Any]]:

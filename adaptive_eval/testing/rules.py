@@ -1,7 +1,7 @@
 """What every rule keeps to, on evidence between nothing known and more than everything."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +11,7 @@ from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule
 from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 from scorio.moments import FloatArray
 
-CASES = 60
+CASES, OPTION_CASES = 60, 5
 PATHS, LOOKS = 4_000, 40
 """Pairs of exact ties, and looks at each, on which p-values are tried."""
 CORRECTABLE = ("confidence", "p_value", "at_level")
@@ -51,6 +51,7 @@ def check_rule(rule: Rule) -> None:
             check_p_values(rule, on)
     _check_extremes(rule, name)
     if isinstance(rule, Correctable):
+        _check_options(rule, name)
         _check_ties(rule, name)
     if isinstance(rule, Extendable):
         _check_raised(cast(Extendable, rule.at_level(RAISED_LEVEL)) if isinstance(rule, Correctable) else rule, name)
@@ -107,6 +108,24 @@ def check_p_values(rule: Correctable, on: Evidence) -> None:
     fail_unless(not lower.any(), f"{name}: a smaller error must take a higher boundary: {_first(on, lower)}")
     same = np.allclose(stricter.p_value(on, 1), rule.p_value(on, 1), rtol=1e-9)
     fail_unless(same, f"{name}: at_level changes the p-values, which must not depend on the level")
+
+
+def _check_options(rule: Correctable, name: str) -> None:
+    """Whatever else the rule can be told is kept at another level: a rule with its defaults does not show it."""
+    if not is_dataclass(rule):
+        return
+    for option in fields(rule):
+        value = getattr(rule, option.name)
+        if not option.init or option.name == "confidence" or not isinstance(value, float):
+            continue
+        try:
+            told = cast(Correctable, replace(cast(Any, rule), **{option.name: 0.9 * value}))
+        except ValueError:
+            continue  # it may be told nothing like that
+        level = told.at_level(1.0 - told.confidence)
+        for on in evidence_cases(OPTION_CASES):
+            kept = np.allclose(level.boundary(on), told.boundary(on), rtol=1e-9)
+            fail_unless(kept, f"{name}: at_level forgets {option.name}: with {0.9 * value:g} the boundary is another")
 
 
 def evidence_cases(cases: int = CASES) -> Iterator[Evidence]:

@@ -150,6 +150,22 @@ class Unlevelled(Sequential):
         return self
 
 
+@dataclass(frozen=True)
+class Forgetful(Sequential):
+    """At another level it has its defaults."""
+
+    height: float = 1.0
+
+    def boundary(self, evidence: Any) -> Any:
+        return super().boundary(evidence) * self.height
+
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        return super().p_value(replace(evidence, z=evidence.z / self.height), sign)
+
+    def at_level(self, alpha: float) -> "Forgetful":
+        return Forgetful(confidence=1.0 - alpha)
+
+
 class Partly(ZScore):
     def p_value(self, evidence: Any, sign: int) -> Any:
         return np.ones_like(evidence.z)
@@ -251,6 +267,7 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Naive(), "do not survive repeated looks"),
     (Half(), "p <= 1 - confidence below the boundary"),
     (Unlevelled(), "at_level(alpha) must have confidence 1 - alpha"),
+    (Forgetful(), "at_level forgets start: with 0.045 the boundary is another"),
     (Partly(), "needs confidence, p_value, at_level"),
     (Anew(), "lets the error be spent again"),
     (Forgets(), "cannot be extended once more"),
@@ -420,7 +437,7 @@ def mutating(text: str, question: Question) -> bool:
 
 def remembering(text: str, question: Question) -> bool:
     SEEN.append(text)
-    return pong(text, question) if SEEN.count(text) < 3 else not pong(text, question)
+    return pong(text, question) if SEEN.count(text) < 12 else not pong(text, question)
 
 
 def raising(text: str, question: Question) -> bool:
@@ -459,6 +476,29 @@ def leaving(text: str, question: Question) -> bool:
     return pong(text, question)
 
 
+class Keeping:
+    """Keeps the first key, or the marks of a text, for the questions that follow."""
+
+    def __init__(self, what: Literal["key", "text"]) -> None:
+        self.what, self.kept = what, dict[str, Any]()
+        self.__name__ = "keeping"
+
+    def __call__(self, text: str, question: Question) -> bool:
+        if self.what == "text":
+            return bool(self.kept.setdefault(text, pong(text, question)))
+        return pong(text, replace(question, answer=self.kept.setdefault("key", question.answer)))
+
+
+def nothing_is_nothing(text: str, question: Question) -> bool:
+    """What cannot be read as a number is None, in an answer as in a key."""
+    said, key = (float(one) if one in ("4", "5") else None for one in (text, question.answer))
+    return said == key
+
+
+def powers(text: str, question: Question) -> bool:
+    return all(int(base) ** int(power) for base, power in re.findall(r"(\d+)\^(\d+)", text)) and pong(text, question)
+
+
 BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (drawing, "so it remembers or draws"),
     (running, "runs what a model has written as code"),
@@ -475,6 +515,10 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (mutating, "changes the question"),
     (remembering, "so it remembers or draws"),
     (raising, "raises ValueError"),
+    (Keeping("key"), "are marks or keys kept?"),
+    (Keeping("text"), "are marks or keys kept?"),
+    (nothing_is_nothing, "calls an empty answer right where the key is '?'"),
+    (lambda text, question: {"is_correct": pong(text, question), "has_answer": False}, "says by has_answer"),
 ]
 
 
@@ -512,6 +556,8 @@ def test_a_grader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(grader_suite, "LONGEST_CPU", 0.2)
     with pytest.raises(AssertionError, match="slow takes more than 0.2 s of the processor for the answer 'a"):
         check_grader(slow, KEY, ["4"], ["5"])
+    with pytest.raises(AssertionError, match="powers takes more than 0.2 s of the processor for the answer '10"):
+        check_grader(powers, KEY, ["4"], ["5"])
 
 
 class Uneven(Undeclared):

@@ -3,7 +3,9 @@
 import csv
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from adaptive_eval.exchange.export import EXPORTS, ExportFormat
 from adaptive_eval.exchange.samples import LogFile, Record, logged_answer, whole_number
 from adaptive_eval.exchange.tables.reader import Rows
 from adaptive_eval.questions.load import as_text
+from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.plots import FIGURES, OVER_LOOKS, grid, plain_name
 from adaptive_eval.testing import check_exporter, check_figure, check_importer
@@ -39,6 +43,8 @@ def read_row(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]
     """A reader of one row without a bug."""
     said, right = row["reply"], row.get("right")
     missing = None if isinstance(said, str) else "the log has no reply"
+    if row.get("failed") is not None:
+        missing = "the request failed"
     model, question = file.model or as_text(row["llm"]), as_text(row["item"])
     yield Record(
         place,
@@ -70,6 +76,11 @@ def try_importer(table: TableFormat) -> None:
 
 def test_an_importer_without_a_bug_passes() -> None:
     try_importer(format_of(read_row))
+
+
+def test_a_row_may_say_that_its_request_failed() -> None:
+    failed = MINE | {"reply": "", "failed": "timeout"}
+    check_importer(format_of(read_row), [(MINE, {"text": "42"}), (failed, {"missing": True, "value": None})])
 
 
 def null_is_empty(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
@@ -129,6 +140,33 @@ def the_first_trial(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[
     yield from (one._replace(trial=whole_number(row.get("attempt")) or 0) for one in read_row(file, place, row))
 
 
+def in_lower_case(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (one._replace(model=one.model.lower()) for one in read_row(file, place, row))
+
+
+def cut_short(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (one._replace(question=one.question[:64]) for one in read_row(file, place, row))
+
+
+def one_identity(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (one._replace(identity=one.question) for one in read_row(file, place, row))
+
+
+def at_no_place(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (one._replace(place="a row") for one in read_row(file, place, row))
+
+
+def before_its_time(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (
+        one._replace(answer=logged_answer("42", latency=-1.0 if "right" in row else 0.0))
+        for one in read_row(file, place, row)
+    )
+
+
+def reads_some(file: LogFile, rows: Rows) -> Iterator[Record]:
+    return islice(format_of(read_row).read(file, rows), 1000)
+
+
 def carries_on(file: LogFile, rows: Rows) -> Iterator[Record]:
     """Takes what a row lacks from the one before, as in a sheet with merged cells."""
     last: dict[str, Any] = {}
@@ -167,7 +205,13 @@ def drops_repeats(file: LogFile, rows: Rows) -> Iterator[Record]:
         (format_of(read_row)._replace(read=carries_on), "the row takes something from the one before it"),
         (format_of(read_row)._replace(read=holds_all), "reads the whole table before its first record"),
         (format_of(read_row)._replace(read=drops_repeats), "rows that are read together give other records"),
-        (format_of(read_row, "my_logs"), "plain words"),
+        (format_of(in_lower_case), "llm 'org/One' and 'org/one' give one model"),
+        (format_of(cut_short), "item '.*1' and '.*2' give one question"),
+        (format_of(one_identity), "one identity, as if copies"),
+        (format_of(at_no_place), "two records have one place"),
+        (format_of(before_its_time), "latency must be seconds from 0 on"),
+        (format_of(read_row)._replace(read=reads_some), "a table of 3,000 rows gives 1,000 records"),
+        (format_of(read_row, "my_logs"), "several plain words, such as 'logs of mine'"),
         (format_of(read_row)._replace(recognises=lambda columns: len(columns) > 1), "claims a table with the columns"),
     ],
 )
@@ -211,7 +255,8 @@ def test_an_exported_array_keeps_to_the_contract() -> None:
 
 def of_tsv(path: Path) -> Trials:
     with path.open(newline="") as file:
-        for model, question, trial, category in csv.reader(file, delimiter="\t"):
+        lines = (line for line in file if not line.startswith("#"))
+        for model, question, trial, category in csv.reader(lines, delimiter="\t"):
             yield model, question, int(trial), int(category) if category else None
 
 
@@ -221,6 +266,8 @@ def tsv(
     ungraded: str = "",
     swallows: type[Exception] = ZeroDivisionError,
     beside: bool = False,
+    dated: bool = False,
+    longest: int = 1000,
 ) -> ExportFormat:
     """An exporter with at most one bug."""
 
@@ -231,10 +278,12 @@ def tsv(
                 for number, one in enumerate(source.reader.trials(), 1):
                     if keeps(one, number):
                         category = ungraded if one.category is None else one.category
-                        table.writerow([one.model, one.question, one.trial, category])
+                        table.writerow([one.model[:longest], one.question, one.trial, category])
                     on_progress(number)
             except swallows:
                 pass
+        if dated:
+            path.write_text(f"# {time.time()}\n{path.read_text()}")
         if beside:
             path.with_suffix(".meta").write_text("made by mine")
 
@@ -253,6 +302,9 @@ def test_an_exporter_without_a_bug_passes() -> None:
         (tsv(ungraded="0"), "lacks 1 trials"),
         (tsv(swallows=OSError), "cannot be read to its end"),
         (tsv(beside=True), "beside its path"),
+        (tsv(dated=True), "another file each time"),
+        (tsv(longest=31), "lacks 80 trials"),
+        (tsv(ungraded="?"), "the function that reads the file back raises ValueError"),
         (tsv()._replace(place="a/b.tsv"), "must be a plain name"),
         (tsv()._replace(write=lambda source, path, texts, tell: None), "nothing is written"),
     ],
@@ -281,6 +333,7 @@ def bars(
     plain: Callable[[str], str] = plain_name,
     label: str = "trials",
     blot: float = 0.0,
+    values: Callable[[Sequence[ModelRow]], Iterable[int]] = lambda rows: [row.trials for row in rows],
 ) -> Any:
     """A figure with at most one bug: what each model was asked."""
 
@@ -288,7 +341,7 @@ def bars(
         assert view.results is not None
         rows = view.results.models
         figure, (axes,) = grid(1, 1)
-        axes.barh(range(len(rows)), [row.trials for row in rows], color="#0072B2")
+        axes.barh(range(len(rows)), list(values(rows)), color="#0072B2")
         axes.set_yticks(range(len(rows)), [plain(name) for name in names(view)])
         axes.set_xlabel(label)
         if blot:
@@ -301,6 +354,18 @@ def bars(
 @pytest.mark.slow
 def test_a_figure_without_a_bug_passes() -> None:
     check_figure(bars())
+
+
+@pytest.mark.slow
+def test_names_may_be_drawn_without_formulas_and_counts_on_a_scale_of_powers() -> None:
+    def trials_of_models(view: RunView) -> Any:
+        figure = bars(plain=lambda name: plain_name(name).replace("\\$", "$"))(view)
+        for label in figure.axes[0].get_yticklabels():
+            label.set_parse_math(False)
+        figure.axes[0].set_xscale("log")
+        return figure
+
+    check_figure(trials_of_models)
 
 
 def scores(view: RunView) -> Any:
@@ -335,6 +400,9 @@ def with_intervals(bug: str = "") -> Any:
         axes.set_xlabel("score")
         if bug == "cut off":
             axes.set_xlim(0.5, 1.0)
+        if bug == "cut bars":
+            axes.barh(range(len(rows)), [np.nan if row.score is None else row.score for row in rows])
+            axes.set_xlim(left=0.2)
         return figure
 
     return scores_with_intervals
@@ -377,6 +445,7 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
     [
         (with_intervals("left out"), "has the names of some models, and leaves out"),
         (with_intervals("cut off"), "is outside of the axes"),
+        (with_intervals("cut bars"), "is outside of the axes"),
         (over_looks("no label"), "the numbers along y have no label"),
         pytest.param(with_intervals("even"), "moves the other end of its interval", marks=pytest.mark.slow),
         pytest.param(with_intervals("none is zero"), "as if its score were 0", marks=pytest.mark.slow),
@@ -387,6 +456,9 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
         (bars(lambda view: view.models), "lists the models in another order"),
         (bars(lambda view: in_order(view)[::-1]), "what is known of cyd is drawn by the name of ada"),
         (bars(plain=str), "would be a formula"),
+        (bars(plain=lambda name: safe_line(name, 28).replace("$", r"\$")), "are all drawn as"),
+        (bars(values=lambda rows: sorted(row.trials for row in rows)[::-1]), "is drawn by the name of"),
+        (bars(values=lambda rows: [rows[at - 1].trials + rows[at - 3].trials for at in range(4)]), "by other names"),
         (bars(label="n_trials"), "no plain English"),
         pytest.param(bars(lambda view: sorted(in_order(view))), "by the name of dan", marks=pytest.mark.slow),
         pytest.param(bars(plain=lambda name: name.replace("$", "")), "obeys a name", marks=pytest.mark.slow),
