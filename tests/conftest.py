@@ -26,7 +26,7 @@ from ports import held_port
 from thoroughness import examples
 
 from adaptive_eval.endpoints import checking, failures, refusals, servers
-from adaptive_eval.running.no_pauses import MADE
+from adaptive_eval.running.garbage import MADE
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 

@@ -15,6 +15,7 @@ import typer
 from typer.main import get_command
 
 from adaptive_eval import __version__
+from adaptive_eval.running.garbage import collect_once_loaded
 
 COMMANDS = {
     "run": "Rank the models of CONFIG. The same command again resumes the run.",
@@ -57,6 +58,7 @@ app = typer.Typer(
 def _pass_on(context: typer.Context) -> None:
     """Have the command itself read the arguments."""
     command = command_named(str(context.info_name))
+    collect_once_loaded()
     code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     raise typer.Exit(code or 0)
 

@@ -18,11 +18,12 @@ from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.removed_models import other_costs, spent_on_removed_models
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.snapshot import Beginning, Snapshot, subject_of, take_snapshot
+from adaptive_eval.running.garbage import short_collections
 from adaptive_eval.running.interrupts import StopSource
-from adaptive_eval.running.no_pauses import short_collections, warm_up
 from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.running.settled import SettledCommands
+from adaptive_eval.running.warm_up import warm_up
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading

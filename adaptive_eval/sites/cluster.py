@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed, first_line
-from adaptive_eval.running.no_pauses import collect_less
+from adaptive_eval.running.garbage import collect_less
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, SiteKeeper, saying_so
 from adaptive_eval.sites.messages import (

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adaptive_eval.running.no_pauses import MADE, short_collections
+from adaptive_eval.running import garbage
+from adaptive_eval.running.garbage import MADE, collect_once_loaded, load_without_collections, short_collections
 
 USUAL = (700, 10, 10)
 
@@ -36,3 +37,22 @@ def test_a_program_that_looks_as_seldom_keeps_its_own_ways() -> None:
     with short_collections():
         assert not gc.get_freeze_count() and gc.get_threshold() == (2 * MADE, 5, 5)
     assert gc.get_threshold() == (2 * MADE, 5, 5)
+
+
+def test_a_command_is_loaded_without_collections_and_its_run_still_has_short_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage, "_loaded_is_frozen", False)
+    load_without_collections()
+    assert not gc.isenabled()
+    collect_once_loaded()
+    assert gc.isenabled() and (loaded := gc.get_freeze_count())
+    with short_collections():
+        assert gc.get_threshold()[0] == MADE
+    assert gc.get_threshold() == USUAL and gc.get_freeze_count() >= loaded
+
+
+def test_a_program_that_loads_us_for_itself_has_its_collections_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_loaded_is_frozen", False)
+    collect_once_loaded()
+    assert gc.isenabled() and not gc.get_freeze_count()

@@ -1,16 +1,29 @@
-"""What would stop the loop of a run for a moment, done before it begins or kept out of it."""
+"""When Python looks for garbage, for which it walks over objects that are needed to the end as well."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-
-from adaptive_eval.core import Bench, Budget, Controller, Outcome, Plan
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.policies import UnresolvedPairs
 
 MADE = 10_000
 """Objects, after which it is looked for cycles among them."""
+
+_loaded_is_frozen = False
+"""Whether what is frozen is what the command line has loaded."""
+
+
+def load_without_collections() -> None:
+    """While a command is loaded nothing is looked for: what modules make stays, and to walk over it again and again
+    takes a fifth of a start."""
+    gc.disable()
+
+
+def collect_once_loaded() -> None:
+    """From here on garbage is looked for, and never among what was loaded."""
+    global _loaded_is_frozen
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+        _loaded_is_frozen = True
 
 
 def collect_less() -> None:
@@ -22,7 +35,7 @@ def collect_less() -> None:
 
 @contextmanager
 def short_collections() -> Iterator[None]:
-    """Keep what is loaded by now out of the garbage collector's sight, and have it look less often.
+    """Keep what is there by now out of the garbage collector's sight, and have it look less often.
 
     The modules alone are some 10^5 objects, and a full collection goes through them all, which takes 40 to 60 ms. What
     comes later is let go of as soon as nobody needs it, but for the few cycles that errors make: those are looked for
@@ -31,7 +44,7 @@ def short_collections() -> Iterator[None]:
     A program that has done so for itself keeps what it froze.
     """
     before = gc.get_threshold()
-    if before[0] >= MADE or gc.get_freeze_count():  # to count them takes 20 ms where they are a million
+    if before[0] >= MADE or (gc.get_freeze_count() and not _loaded_is_frozen):  # which counts up to a million, in 20 ms
         yield
         return
     collect_less()
@@ -39,13 +52,5 @@ def short_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-def warm_up(plan: Plan) -> None:
-    """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second."""
-    bench = Bench(models=2, questions=plan.drawn or 1, weights=plan.bench.weights)
-    plain = replace(plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None)
-    toy = Controller(plain)
-    while not toy.looks:
-        toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])
+        if not _loaded_is_frozen:
+            gc.unfreeze()
