@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,17 @@ from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.settings import Trials
 from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, StackMember, SummedTapes
 from adaptive_eval.core.types import Verdict
+from scorio.moments import IntArray
 
 EQUAL = 1e-12
 FloatArray = NDArray[np.float64]
+
+
+class Played(NamedTuple):
+    """One replay: how it ended, and the counts (L, M, K) of its first look."""
+
+    end: StackedEnd
+    opened: IntArray
 
 
 @dataclass(frozen=True)
@@ -55,18 +63,26 @@ class Ended:
 def replay_stacked(scenario: Scenario, setup: str, runs: int, **choices: Any) -> Ended:
     """Seeded replays of the scenario with the plan's defaults but for the choices."""
     plan = scenario.plan(**{"trials": Trials(4, scenario.cap), **choices})
+    return _judged(scenario, setup, plan, [one.end for one in play_stacked(scenario, plan, runs)])
+
+
+def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
+    """Seeded replays of a plan that can stand side by side."""
     models, questions, _ = scenario.world.p.shape
     at_once = max(MOST_CELLS // (models * questions), 1)
-    ends: list[StackedEnd] = []
+    played: list[Played] = []
     for begin in range(0, runs, at_once):
-        ends += _side_by_side(scenario, plan, range(begin, min(begin + at_once, runs)))
-    return _judged(scenario, setup, plan, ends)
+        played += _side_by_side(scenario, plan, range(begin, min(begin + at_once, runs)))
+    return played
 
 
-def _side_by_side(scenario: Scenario, plan: Plan, seeds: Sequence[int]) -> list[StackedEnd]:
-    tapes = SummedTapes([scenario.tape(seed) for seed in seeds], plan.bench.categories)
+def _side_by_side(scenario: Scenario, plan: Plan, seeds: Sequence[int]) -> list[Played]:
+    bench = plan.bench
+    tapes = SummedTapes([scenario.tape(seed) for seed in seeds], bench.categories)
     members = [StackMember(number, None) for number in range(len(seeds))]
-    return RunStack(plan, tapes, members, keep_rounds=False).ends()
+    ends = RunStack(plan, tapes, members, keep_rounds=False).ends()
+    opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
+    return list(map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories)))
 
 
 def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEnd]) -> Ended:

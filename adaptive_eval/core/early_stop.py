@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan
 from adaptive_eval.core.result import question_means
 from adaptive_eval.core.settings import Budget
@@ -44,6 +45,8 @@ class EarlyStop(NamedTuple):
 
     shift: FloatArray
     """(L,): what such a score has too much; nan of recorded models, which are not asked."""
+    spread: float
+    """What (score - truth)/sigma spreads by about 0, over all models: below 1, intervals are wider than they say."""
     replays: int
 
 
@@ -91,8 +94,17 @@ class EndedRun:
         together = can_stand_side_by_side(plan) and self._most() * (bench.categories - 1) <= MOST_TRIALS
         opened, ended = (_side_by_side if together else _one_by_one)(plan, chances, replays, rng)
         truth = (chances @ bench.weights).mean(axis=1)
-        shift = _mean_by_control(_scores(ended, bench.weights) - truth, _scores(opened, bench.weights) - truth)
-        return EarlyStop(np.where(bench.asked, shift, math.nan), replays)
+        errors = _scores(ended, bench.weights) - truth
+        shift = _mean_by_control(errors, _scores(opened, bench.weights) - truth)
+        standardised = errors[:, bench.asked] / self._sigmas(ended[:, bench.asked])
+        spread = float(np.sqrt(np.square(standardised).mean()))
+        return EarlyStop(np.where(bench.asked, shift, math.nan), spread, replays)
+
+    def _sigmas(self, counts: IntArray) -> FloatArray:
+        """(n, L): of the scores, as the run takes them to be."""
+        weights, horizon = self.plan.bench.weights, np.array(self.plan.trials.max)
+        cells = counts.reshape(-1, *counts.shape[2:])
+        return estimate(cells, weights, self.plan.prior, horizon, bayes=False).sigma().reshape(counts.shape[:2])
 
     def _most(self) -> int:
         """Trials at the horizon."""

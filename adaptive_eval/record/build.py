@@ -158,7 +158,7 @@ def _corrected(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[EarlyEnd
             return row
         return replace(row, corrected=_known(float(np.clip(row.score - shift[row.name], low, high))))
 
-    return EarlyEnd(again.replays), tuple(map(corrected, rows))
+    return EarlyEnd(again.replays, spread=_known(again.spread)), tuple(map(corrected, rows))
 
 
 def _gate(

@@ -223,6 +223,8 @@ class EarlyEnd:
     """So many runs by the same plan, of models that answer as the posterior means of this run's trials say."""
     why_not: str | None = None
     """Why there were none, and no score is corrected."""
+    spread: float | None = None
+    """What (score - truth)/sigma spreads by in these runs: below 1, intervals are wider than they say."""
 
 
 @dataclass(frozen=True, slots=True)

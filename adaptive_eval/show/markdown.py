@@ -146,7 +146,7 @@ def _early_end(results: Results) -> Iterator[str]:
         "large or too small to be decided, which moves scores on average; how far is found from "
         f"{found.replays} runs by the same plan, of models that answer as these did. That takes away what is wrong "
         "on average over many runs; the error of a single score stays as large as it was. Verdicts and intervals are "
-        "of avg@N."
+        "of avg@N." + ("" if found.spread is None else f" In these runs its errors spread by {found.spread:.2f} sigma.")
     )
 
 

@@ -42,31 +42,35 @@ def ended(one: Plan, seed: int = 0) -> EndedRun:
 
 
 @pytest.mark.slow
-def test_the_shift_is_the_mean_error_of_runs_of_such_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The truth by runs in the world of the posterior means itself, one after another, with draws of their own."""
     run = ended(plan(trials=Trials(2, 20)), 3)
     chances, rng = run._chances(), np.random.default_rng(8)
-    counts = [drawn(run.plan, chances[..., 1], rng) for _ in range(250)]
-    opened, errors = (np.array(one) - (chances @ W).mean(axis=1) for one in zip(*counts, strict=True))
+    found = [drawn(run.plan, chances[..., 1], rng) for _ in range(250)]
+    opened, scores, sigmas = map(np.array, zip(*found, strict=True))
+    opened, errors = (one - (chances @ W).mean(axis=1) for one in (opened, scores))
+    spread = math.sqrt(np.square(errors / sigmas).mean())
     slope = (errors * opened).mean(axis=0) / np.square(opened).mean(axis=0)
     rest = errors - slope * opened
     truth, sure = rest.mean(axis=0), rest.std(axis=0) / math.sqrt(250.0)
     assert (np.abs(truth) > 3.0 * sure).any(), "a world where scores are off"
     for replays, together in ((400, True), (60, False)):
         monkeypatch.setattr(module, "can_stand_side_by_side", lambda plan, is_so=together: is_so)
-        found = run.played_again(replays).shift
-        assert (np.abs(found - truth) < 4.0 * sure * math.sqrt(1.0 + 250.0 / replays)).all()
+        again, uncertain = run.played_again(replays), math.sqrt(1.0 + 250.0 / replays)
+        assert (np.abs(again.shift - truth) < 4.0 * sure * uncertain).all()
+        assert again.spread == pytest.approx(spread, abs=4.0 * spread / math.sqrt(2.0 * errors.size) * uncertain)
 
 
-def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """The scores of a run after its first round, and at its end."""
+def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The scores of a run after its first round and at its end, and their sigmas there."""
     controller, begun = Controller(one, keep_looks=False), list[FloatArray]()
     while controller.finished is None:
         for asked in controller.ask_rounds():
             hits = rng.binomial(asked.extra, right)
             controller.tell_round(asked, np.stack([asked.extra - hits, hits], axis=-1).astype(np.int32))
         begun.append(controller.counts[..., 1] / controller.counts.sum(axis=-1))
-    return begun[0].mean(axis=1), begun[-1].mean(axis=1)
+    assert controller.standing is not None
+    return begun[0].mean(axis=1), begun[-1].mean(axis=1), controller.standing.estimates.sigma()
 
 
 def test_the_same_run_has_the_same_shift_and_another_one_another() -> None:
@@ -94,7 +98,9 @@ def test_recorded_models_are_as_they_were() -> None:
     counts[2] = [[5, 5], [7, 3]]
     run = ended(plan(bench=Bench(3, 2, W, prior_counts=counts, recorded=frozenset({2}))))
     assert run.why_not is None
-    assert np.isnan(run.played_again(4).shift).tolist() == [False, False, True]
+    again = run.played_again(4)
+    assert np.isnan(again.shift).tolist() == [False, False, True]
+    assert np.isfinite(again.spread)
 
 
 @pytest.mark.parametrize(

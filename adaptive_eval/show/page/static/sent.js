@@ -169,6 +169,7 @@
  * @typedef {object} EarlyEnd
  * @property {number} replays
  * @property {string | null} why_not
+ * @property {number | null} spread
  */
 
 /**
