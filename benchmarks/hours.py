@@ -3,20 +3,26 @@
 Simulated clock (`study.servers`), the real controller, the best models of AIME'24, the coins, and a set with more than
 a hundred questions; 64 slots a model, answers log-normal with the stated mean, twice as long when wrong, alike for all
 models or spread 8-fold over them. Few sequences at a time are faster, a lone one twice as fast (`GAIN`; 0 is a server
-whose speed knows no load). A server is held from the start until its model has no open comparison or is at its
-horizon, and what it was asked has come; places that models share are held until the last model is done. They are given
+whose speed knows no load). A server is held as a run holds it, which stops it when its model is settled, or has nothing
+to do until others want it again, and when what it was asked has come; one that is started again is held for two minutes
+(`START`) before it can be asked. Places that models share are held until the last model is done. They are given
 to models as a run gives them (`study.servers`), free ones as further replicas, in the fixed design, too. A place of a
 pool has memory for the next model while the last answers of one still run (`overlap: true`), unless it is said to be
 drained first; others have it where that is said.
 
-    python benchmarks/hours.py [--quick] [--runs 40] [--sets aime2024] [--workers 1] [--json PATH] [--markdown PATH]
+Rows of a server each that a goal is about have more runs than the others: over 40 of them chance alone moves the means
+by a hundredth or two. Calls are compared over the same runs. With `--rows` each row is kept in that file as soon as it
+is measured, and is not measured again.
+
+    python benchmarks/hours.py [--quick] [--runs 40] [--goal-runs 200] [--sets aime2024] [--workers 1] [--rows PATH]
+        [--json PATH] [--markdown PATH]
 """
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import time
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -31,16 +37,19 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.core import Controller, Pace, Sequential
-from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.judge import BoolArray, Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.tape import TrialArrays
-from adaptive_eval.study.judged import judge_replay, open_models
+from adaptive_eval.core.types import Look
+from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.timed import AnswerTimes, Timeline, drive_in_time, latency_of_mean
+from adaptive_eval.study.timed import AnswerTimes, ServedSpans, Timeline, drive_in_time, latency_of_mean
 from scorio.moments import FloatArray, IntArray
 
 SLOTS, GAIN = 64, 1.0
+START = 120.0
+"""Seconds that a server is up before it can be asked, each time that it is started again after it was stopped."""
 FIXED_RUNS = 4
 """A fixed design varies little."""
 ALIKE = 0.1
@@ -48,13 +57,14 @@ ALIKE = 0.1
 Favour = Literal["cost", "balanced", "time", "servers"]
 FAVOURS: tuple[Favour, ...] = ("balanced", "time", "servers")
 HEADER = (
-    "set", "served", "answers", "pace", "wall", "held", "trials", "looks", "swaps", "called", "wrong",
+    "set", "served", "answers", "pace", "runs", "wall", "held", "trials", "looks", "swaps", "called", "wrong",
 )  # fmt: skip
 EXPLAINED = """\
 *wall* and *held* (server time, summed over servers or places) are shares of those of the fixed design on the same
-servers, *trials* of its trials. *called* are comparisons of neighbours that were called, *wrong* those among them that
-were called for a model that is not better. Two models that are up at one place for a while are each simulated as fast
-as alone, which a GPU that is not busy with the last answers of one comes near to, and a busy one does not."""
+servers, *trials* of its trials, each with the standard error that *runs* leave. *called* are comparisons of neighbours
+that were called, *wrong* those among them that were called for a model that is not better. Two models
+that are up at one place for a while are each simulated as fast as alone, which a GPU that is not busy with the last
+answers of one comes near to, and a busy one does not."""
 
 
 class Setting(NamedTuple):
@@ -116,16 +126,47 @@ def factors(models: int, spread: float) -> FloatArray:
     return np.asarray(found / found.mean())
 
 
-def held(controller: Controller, timeline: Timeline) -> FloatArray:
-    """(L,): until when the server of each model is held: nothing can want it any more, and all has come."""
-    own = np.array([served.end.max(initial=0.0) for served in timeline.served])
-    if isinstance(controller.plan.policy, Uniform):  # a fixed design, whose looks decide nothing
-        return own
-    bench, opened = controller.plan.bench, open_models(controller.looks)
-    times = np.append(timeline.looks, timeline.seconds)
-    last = [int(np.flatnonzero(column).max(initial=0)) for column in opened.T]
-    full = controller.trials >= controller.plan.trials.max * bench.questions
-    return np.where(full, own, np.maximum(own, times[last]))
+class HeldServers:
+    """When each model's server is up, as a run starts and stops them."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._rests: list[BoolArray] = []
+        """After each look, whose servers go as soon as they have answered."""
+
+    def look(self, _: Look) -> None:
+        """Take a look in."""
+        controller = self._controller
+        wanted = controller.still_wanted() if controller.finished is None else False
+        self._rests.append(controller.resting() | ~np.asarray(wanted))
+
+    def seconds(self, timeline: Timeline) -> tuple[float, int]:
+        """Server time in all, and how often a server was started again."""
+        if isinstance(self._controller.plan.policy, Uniform):  # a fixed design, whose looks decide nothing
+            return sum(float(served.end.max(initial=0.0)) for served in timeline.served), 0
+        times = np.append(timeline.looks, timeline.seconds)
+        each = [
+            _held(served, times, rests) for served, rests in zip(timeline.served, np.array(self._rests).T, strict=True)
+        ]
+        return sum(held for held, _ in each), sum(again for _, again in each)
+
+
+def _held(served: ServedSpans, times: FloatArray, rests: BoolArray) -> tuple[float, int]:
+    """How long a server is up that stops, while its model rests, with the last answer; and how often it comes back.
+
+    Nothing is issued between looks: what ends before the next one was issued before this one.
+    """
+    held, again, up = float(times[0]), 0, True
+    for now, until, resting in zip(times[:-1], times[1:], rests, strict=True):
+        begins = served.start[(served.start >= now) & (served.start < until)]
+        if not up and len(begins):
+            up, again, held = True, again + 1, held
+        last = float(served.end[served.start < until].max(initial=0.0))
+        if resting and up:
+            held, up = held + min(max(last - now, 0.0), until - now), last > until
+        elif up:
+            held += until - now
+    return held, again
 
 
 def replay(job: tuple[Scenario, Setting, dict[str, Any], int]) -> Hours:
@@ -139,12 +180,15 @@ def replay(job: tuple[Scenario, Setting, dict[str, Any], int]) -> Hours:
         host = partial(SimulatedHost, places=setting.places, gain=GAIN, overlap=setting.overlap)
         shared = [host(range(models), SLOTS, setting.swap)]
     controller = Controller(scenario.plan(**choices))
-    spread = SpreadTimes(times, factors(models, setting.spread))
-    timeline = drive_in_time(controller, scenario.tape(seed), spread, SLOTS, shared=shared, gain=GAIN)
+    spread, servers = SpreadTimes(times, factors(models, setting.spread)), HeldServers(controller)
+    timeline = drive_in_time(
+        controller, scenario.tape(seed), spread, SLOTS, on_look=servers.look, shared=shared, gain=GAIN
+    )
     found = judge_replay(seed, controller, scenario.world.truth, timeline)
-    server_time = timeline.seconds * setting.places if setting.places else float(held(controller, timeline).sum())
-    swaps, calls = len(timeline.swaps), (found.called, found.wrong)
-    return Hours(timeline.seconds, server_time, found.cost, found.looks, swaps, *calls)
+    held, starts = servers.seconds(timeline)
+    if setting.places:
+        held, starts = timeline.seconds * setting.places, len(timeline.swaps)
+    return Hours(timeline.seconds, held, found.cost, found.looks, starts, found.called, found.wrong)
 
 
 FIXED = {"rule": ZScore(1e9), "judging": Judging(futility=None), "policy": Uniform()}
@@ -158,53 +202,111 @@ def paced(scenario: Scenario, favour: Favour, setting: Setting) -> dict[str, Any
     return {"pace": pace, "rule": Sequential(start=max(trials.min, pace.opening) / scenario.cap)}
 
 
-class Bench:
-    """Replays on all cores."""
-
-    def __init__(self, runs: int, pool: ProcessPoolExecutor) -> None:
-        self.runs, self.pool = runs, pool
-
-    def mean(self, scenario: Scenario, setting: Setting, choices: dict[str, Any], runs: int) -> Hours:
-        jobs = [(scenario, setting, choices, seed) for seed in range(runs)]
-        return Hours(*np.mean(list(self.pool.map(replay, jobs)), axis=0).tolist())
-
-    def rows(self, scenario: Scenario, setting: Setting, favours: Sequence[Favour]) -> Iterator["Row"]:
-        never = {**FIXED, "pace": Pace(lookahead=scenario.cap)}
-        fixed = self.mean(scenario, setting, never, min(self.runs, FIXED_RUNS))
-        for favour in favours:
-            found = self.mean(scenario, setting, paced(scenario, favour, setting), self.runs)
-            shares = found._replace(wall=found.wall / fixed.wall, held=found.held / fixed.held)
-            row = Row(scenario.name, setting, favour, shares)
-            print(row, flush=True)
-            yield row
-
-
 class Row(NamedTuple):
     """A set on servers at a pace, beside the fixed design."""
 
     set: str
     setting: Setting
     favour: Favour
+    runs: int
     found: Hours
+    errors: Hours
+    """The standard errors of the means."""
+    calls: tuple[float, ...] = ()
+    """Of each run."""
+
+    @property
+    def key(self) -> str:
+        """What is measured, in words."""
+        return f"{self.set}, {self.setting.name}, {_answers(self.setting)}, {self.favour}"
 
     def cells(self) -> tuple[object, ...]:
-        setting, found = self.setting, self.found
-        answers = f"{setting.answer:g} s, " + ("alike" if setting.spread == 1.0 else f"spread {setting.spread:g}-fold")
+        found, errors = self.found, self.errors
+        shares = (f"{share:.3f} +- {error:.3f}" for share, error in zip(found[:3], errors[:3], strict=True))
         return (
-            self.set, setting.name, answers, self.favour, found.wall, found.held, found.trials, f"{found.looks:.0f}",
-            f"{found.swaps:.0f}", f"{found.called:.2f}", f"{found.wrong:.2f}",
+            self.set, self.setting.name, _answers(self.setting), self.favour, self.runs, *shares,
+            f"{found.looks:.0f}", f"{found.swaps:.0f}", f"{found.called:.2f}", f"{found.wrong:.2f}",
         )  # fmt: skip
+
+
+def _answers(setting: Setting) -> str:
+    return f"{setting.answer:g} s, " + ("alike" if setting.spread == 1.0 else f"spread {setting.spread:g}-fold")
+
+
+class KeptRows:
+    """Rows that were measured before, by what they are about, and the file that has them, if there is one."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        self._rows: dict[str, dict[str, Any]] = {row["key"]: row for row in map(json.loads, lines)}
+
+    def find(self, row: Row) -> Row | None:
+        """The row as it was measured with so many runs."""
+        kept = self._rows.get(row.key)
+        if kept is None or kept["runs"] != row.runs:
+            return None
+        return row._replace(found=Hours(*kept["found"]), errors=Hours(*kept["errors"]), calls=tuple(kept["calls"]))
+
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        if self._path is not None:
+            kept = {"key": row.key, "runs": row.runs, "found": row.found, "errors": row.errors, "calls": row.calls}
+            with self._path.open("a") as file:
+                file.write(json.dumps(kept) + "\n")
+
+
+class Bench:
+    """Replays on all cores."""
+
+    def __init__(self, runs: int, goal_runs: int, pool: ProcessPoolExecutor, kept: KeptRows) -> None:
+        self.runs, self.goal_runs, self.pool, self.kept = runs, goal_runs, pool, kept
+
+    def measured(self, scenario: Scenario, setting: Setting, choices: dict[str, Any], runs: int) -> FloatArray:
+        """(runs, figures): those of `Hours`."""
+        return np.array(list(self.pool.map(replay, [(scenario, setting, choices, seed) for seed in range(runs)])))
+
+    def rows(self, scenario: Scenario, setting: Setting, favours: Sequence[Favour]) -> Iterator[Row]:
+        """One for each pace."""
+        nothing = Hours(*[np.nan] * len(Hours._fields))
+        asked = [
+            Row(scenario.name, setting, favour, self._runs(setting, favour), nothing, nothing) for favour in favours
+        ]
+        found = [self.kept.find(row) for row in asked]
+        scale = self._fixed(scenario, setting) if None in found else np.ones(len(nothing))
+        for row, kept in zip(asked, found, strict=True):
+            if kept is None:
+                shares = self.measured(scenario, setting, paced(scenario, row.favour, setting), row.runs) / scale
+                errors = shares.std(axis=0, ddof=1) / np.sqrt(row.runs)
+                means, calls = Hours(*shares.mean(axis=0).tolist()), shares[:, Hours._fields.index("called")]
+                row = row._replace(found=means, errors=Hours(*errors.tolist()), calls=tuple(calls.tolist()))
+                self.kept.add(row)
+            else:
+                row = kept
+            print(*row.cells(), flush=True)
+            yield row
+
+    def _runs(self, setting: Setting, favour: Favour) -> int:
+        judged = setting.name == OWN and favour != "time" and (favour == "servers" or setting == SETTINGS[0])
+        return self.goal_runs if judged else self.runs
+
+    def _fixed(self, scenario: Scenario, setting: Setting) -> FloatArray:
+        """What figures are shares of: wall time and server time of the fixed design, and 1 for the others."""
+        never = {**FIXED, "pace": Pace(lookahead=scenario.cap)}
+        wall, held = self.measured(scenario, setting, never, min(self.runs, FIXED_RUNS)).mean(axis=0)[:2]
+        return np.array(Hours(wall, held, *[1.0] * (len(Hours._fields) - 2)))
 
 
 def checks(rows: Sequence[Row]) -> Iterator[Check]:
     """The goals of `servers`, and that it calls no fewer than `balanced` does with a server each."""
-    usual = {row.set: row.found.called for row in rows if row.favour == "balanced" and row.setting == SETTINGS[0]}
+    usual = {row.set: row.calls for row in rows if row.favour == "balanced" and row.setting == SETTINGS[0]}
     for row in rows:
-        setting, found, least = row.setting, row.found, usual[row.set]
+        setting, found, common = row.setting, row.found, min(row.runs, len(usual[row.set]))
+        least, called = np.mean(usual[row.set][:common]), np.mean(row.calls[:common])
         name = f"{row.set}, {setting.name}, {'alike' if setting.spread == 1.0 else 'spread'}"
         if row.favour == "cost":
-            goal = "<= 0.52" if row.set == "aime2024" else ""
-            holds = found.trials <= 0.52 if goal else None
+            goal = "0.52, no worse" if row.set == "aime2024" else ""
+            holds = round(found.trials, 2) <= 0.52 if goal else None
             yield Check(f"{row.set}: trials at favour cost", round(found.trials, 3), goal, holds)
         if row.favour != "servers":
             continue
@@ -213,8 +315,8 @@ def checks(rows: Sequence[Row]) -> Iterator[Check]:
         yield Check(f"{name}: held, beside fixed N", round(found.held, 3), goal, holds)
         if (most := setting.most_wall) is not None:
             yield Check(f"{name}: wall time, beside fixed N", round(found.wall, 3), f"<= {most}", found.wall <= most)
-        fewer = found.called >= least - ALIKE
-        yield Check(f"{name}: calls", round(found.called, 2), f">= {least:.2f} (balanced)", fewer)
+        fewer = bool(called >= least - ALIKE)
+        yield Check(f"{name}: calls", round(float(called), 2), f">= {least:.2f} (balanced)", fewer)
 
 
 def _recorded(folder: Path, quick: bool) -> Iterator[Scenario]:
@@ -227,17 +329,18 @@ def _recorded(folder: Path, quick: bool) -> Iterator[Scenario]:
 def main() -> None:
     parser = arguments("For how long servers are held.")
     parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--goal-runs", type=int, default=200)
     parser.add_argument("--sets", nargs="*", help="these sets alone")
     parser.add_argument("--workers", type=int, help="processes at a time")
+    parser.add_argument("--rows", type=Path, metavar="PATH", help="where measured rows are kept, and found again")
     add_data(parser)
     options = parser.parse_args()
-    runs = 4 if options.quick else options.runs
+    runs, goal_runs = (4, 4) if options.quick else (options.runs, options.goal_runs)
     scenarios = list(_recorded(options.data, options.quick)) if options.data.exists() else []
-    start = time.perf_counter()
     rows: list[Row] = []
     chosen = [one for one in (*scenarios, simulated("coins")) if options.sets is None or one.name in options.sets]
     with ProcessPoolExecutor(options.workers) as pool:
-        bench = Bench(runs, pool)
+        bench = Bench(runs, goal_runs, pool, KeptRows(options.rows))
         for scenario in chosen:
             for setting in SETTINGS:
                 favours: tuple[Favour, ...] = ("balanced", "servers") if options.quick else FAVOURS
@@ -245,8 +348,7 @@ def main() -> None:
     found = list(checks(rows))
     text = "\n\n".join([
         "# Hours: how long servers are held",
-        f"{runs} seeded runs a row, {SLOTS} slots a model, a lone sequence {1 + GAIN:g} times as fast. "
-        f"Machine: {machine()}. The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
+        f"{SLOTS} slots a model, a lone sequence {1 + GAIN:g} times as fast, seeds from 0 on. Machine: {machine()}.",
         check_table(found),
         EXPLAINED,
         markdown(HEADER, [row.cells() for row in rows]),

@@ -5,15 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from hours import FIXED, SpreadTimes, factors, held
+from hours import FIXED, SpreadTimes, factors
 from scenarios import CAP, Scenario
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
 from adaptive_eval.config.pace import Favour, pace_of
 from adaptive_eval.core import Controller, Pace, Sequential
+from adaptive_eval.core.policies import Uniform
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.study.judged import judge_replay
-from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
+from adaptive_eval.study.judged import judge_replay, open_models
+from adaptive_eval.study.timed import AnswerTimes, Timeline, drive_in_time, latency_of_mean
+from scorio.moments import FloatArray
 
 LATENCY = Latency(median=0.2, sigma=1.0, wrong_factor=1.0)
 BESIDE = "fixed N"
@@ -92,8 +94,19 @@ def simulated(case: Case, kind: str, seed: int) -> Ideal:
     timeline = drive_in_time(controller, scenario.tape(seed), case.times(seed), case.slots)
     found = judge_replay(seed, controller, world.truth)
     vain = 0 if timeline.unwanted is None else int(timeline.unwanted.sum())
-    hours = float(held(controller, timeline).sum())
+    hours = float(_held(controller, timeline).sum())
     return Ideal(timeline.seconds, hours, found.trials + vain, vain, found.looks, found.called, found.wrong)
+
+
+def _held(controller: Controller, timeline: Timeline) -> FloatArray:
+    """(L,): until when the server of each model is of use: a comparison of it is open, or something is to come."""
+    own = np.array([served.end.max(initial=0.0) for served in timeline.served])
+    if isinstance(controller.plan.policy, Uniform):  # a fixed design, whose looks decide nothing
+        return own
+    times = np.append(timeline.looks, timeline.seconds)
+    last = [int(np.flatnonzero(column).max(initial=0)) for column in open_models(controller.looks).T]
+    full = controller.trials >= controller.plan.trials.max * controller.plan.bench.questions
+    return np.where(full, own, np.maximum(own, times[last]))
 
 
 Simulated = Sequence[tuple[Case, Mapping[str, Ideal]]]

@@ -319,8 +319,21 @@ class Controller:
         if self.finished is not None or some or self.standing is None:
             return self._in_play() & self.plan.bench.asked & (self.finished is None)
         latch = self.plan.judging.latch
-        wanted = still_wanted(self.standing, self.supply, self.plan.objective, flying, latch=latch)
-        return wanted & self.plan.bench.asked
+        supply = self.supply
+        wanted = still_wanted(self.standing, supply, self.plan.objective, flying, latch=latch)
+        return wanted & self.plan.bench.asked & (flying | (supply.left > 0))
+
+    def resting(self) -> NDArray[np.bool_]:
+        """(L,): models of which, where servers are held, nothing is asked beside what is in flight: none of their
+        comparisons is open, unless trials of others open one again, or they are at the horizon."""
+        flight, models = self._flight, self.plan.bench.models
+        some = self.standing is None or self._horizon.more or not asks_only_open(self.plan.policy)
+        if some or self.standing is None or not self._horizon.pace.held:
+            return np.zeros(models, dtype=bool)
+        opened = np.zeros(models + 1, dtype=bool)
+        opened[self.standing.open_pairs().ravel()] = True
+        whole = flight.issued.sum(axis=1) >= self._horizon.trials.max * self.plan.bench.questions
+        return np.asarray(~opened[:models] | whole)
 
     def result(self) -> Result | None:
         """Everything that is known after the latest look; None before the first. Needs the looks to be kept."""

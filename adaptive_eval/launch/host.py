@@ -149,6 +149,11 @@ class Host:
         return tuple(self.servers)
 
     @property
+    def own(self) -> bool:
+        """Nobody else can take the place of its only model."""
+        return self._place is None and len(self.servers) == 1
+
+    @property
     def overlapping(self) -> "Host":
         """Where its models fit beside each other, two are up here at a time."""
         return self

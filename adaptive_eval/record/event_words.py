@@ -32,6 +32,7 @@ from adaptive_eval.store import (
     ServerDied,
     ServerLaunched,
     ServerLaunching,
+    ServerRests,
     ServersNoticed,
     SettingsChanged,
     SettledCommandEnded,
@@ -88,6 +89,8 @@ def _of_a_model(event: Event) -> str | None:
         case SiteLost():
             what = "what it had is asked again, and it is placed anew"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
+        case ServerRests():
+            return f"{event.model}: nothing is asked of it now; its server is stopped, and started again if need be"
         case ModelSettled():
             freed = "its server is stopped" if event.launched else "a server of yours for it can be given back"
             return f"{event.model} is settled, nothing can want it again: {freed}"

@@ -2,12 +2,15 @@
 
 A model is set aside when its servers do not answer, when too much of it cannot be graded, or when it goes beyond what
 caps reserve: the core hears of it when the event is committed, and goes on without. A model that refuses its very first
-request is a mistake of the configuration, which ends the run. A model is settled when nothing can want it again.
+request is a mistake of the configuration, which ends the run. A model is settled when nothing can want it again, and
+rests while nothing is asked of it.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import EndpointError, Rejected
@@ -63,6 +66,8 @@ class Departures:
         """Models that refused their first request, and why."""
         self.settled: set[int] = set()
         """Models that nothing can want again, as far as the run goes today."""
+        self.resting: set[int] = set()
+        """Models that are asked nothing beside what is in flight, until others want more of them."""
         self.answers = [0] * len(names)
         """Requests of each model that were answered since this start."""
         self._told_settled: set[str] = set()
@@ -154,6 +159,7 @@ class Departures:
         that are `launched`."""
         if self._controller.finished is not None:
             return
+        self.resting = set(np.flatnonzero(self._controller.resting()).tolist())
         wanted = self._controller.still_wanted()
         self.settled = {model for model in range(len(self._names)) if not wanted[model] and model not in self.lost}
         for model in sorted(self.settled.difference(self._recorded)):

@@ -43,6 +43,7 @@ from adaptive_eval.store import (
     HeldTime,
     ModelSetAside,
     Roster,
+    ServerRests,
     ServersNoticed,
     Store,
     VerdictsWasted,
@@ -180,6 +181,8 @@ class Scheduler:
             no_further=self._departures.no_further_server,
             note=self.note,
             settled=self._settled,
+            resting=self._rests,
+            rests=lambda model: self.note(ServerRests(self._names[model])),
             freed=self._pump,
             broken=self.abort,
         )
@@ -395,6 +398,11 @@ class Scheduler:
         """Whether a model's server may go: nobody waits for an answer, and nothing further will be asked."""
         nothing_further = model in self._departures.settled or self._departures.gone(model)
         return nothing_further and not self.in_flight[model]
+
+    def _rests(self, model: int) -> bool:
+        """Whether a model's server has nothing to do until others want more of it."""
+        idle = not (self.in_flight[model] or self._owed(model) or self._sender.wanted(model))
+        return idle and model in self._departures.resting
 
     def _ask_no_more(self, model: int) -> None:
         self._sender.waiting.forget(model)

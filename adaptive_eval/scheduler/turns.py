@@ -8,7 +8,8 @@ by model, with the fewest swaps that leaves; when a model has its turn decides n
 Where models have several places, each goes to the next in the circle that is served nowhere; a place that nobody else
 wants becomes a further replica of a model for which more waits than its servers can take at a time.
 
-A server whose model nothing can want again is stopped at once, and its place is free.
+A server whose model nothing can want again is stopped at once, and its place is free. One that has its place for itself
+is stopped, too, while nothing is asked of its model: it is started again where trials of others come to want that.
 
 A place with memory for two (`OverlappingHost`) is not drained before a swap: as soon as everything that its model has
 to be asked is with the server, the next one is brought up and asked, while the last answers of the one before still
@@ -59,6 +60,11 @@ class ServerHost(Protocol):
     @property
     def found(self) -> int | None:
         """The model that an earlier start has left here."""
+        ...
+
+    @property
+    def own(self) -> bool:
+        """Nobody else can take the place of its only model: that can be served again at any time."""
         ...
 
     @property
@@ -136,6 +142,10 @@ class TurnCallbacks:
     note: Callable[[Event], None]
     settled: Callable[[int], bool]
     """Whether nothing will be asked of this model, as far as anybody can know, and nothing of it is in flight."""
+    resting: Callable[[int], bool]
+    """Whether nothing is asked of this model, and nothing of it is in flight, until others want it again."""
+    rests: Callable[[int], None]
+    """Its server is stopped until then."""
     freed: Callable[[], None]
     """A place has become free."""
     broken: Callable[[BaseException], None]
@@ -192,6 +202,9 @@ class Turns:
                 self._begin(number, host, model)
             elif (now := self._up.get(number)) is not None:
                 if self._asking.settled(now):
+                    self._release(number, host, now)
+                elif host.own and self._asking.resting(now):
+                    self._asking.rests(now)
                     self._release(number, host, now)
             elif number in self._had and self._all_settled(host):
                 self._release(number, host, host.models[0])

@@ -52,6 +52,10 @@ class Decider(Protocol):
         """For each model, whether further trials may be wanted, whatever comes."""
         ...
 
+    def resting(self) -> NDArray[np.bool_]:
+        """For each model, whether its server is held for what is in flight alone, unless others want more of it."""
+        ...
+
     def outstanding(self, model: int) -> int:
         """Trials of a model that were asked for and not told."""
         ...

@@ -149,6 +149,8 @@ class SiteGroup:
 class SiteHost:
     """One site: a `ServerHost` whose servers run on a node of the cluster, one at a time."""
 
+    own = False
+    """Others may get what it takes of its node."""
     overlapping = None
 
     def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:

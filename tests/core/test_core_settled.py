@@ -66,3 +66,58 @@ def test_a_policy_of_ones_own_lets_models_go_when_it_says_that_it_asks_no_others
     )
     assert all(one.all() for one in silent), "who does not say so may ask anybody"
     assert not said[-1].all(), "and who does is believed, as a built-in is"
+
+
+HELD = Pace(share=0.5, lookahead=1, held=True)
+
+
+def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
+    """Who rests after each look; nobody is asked anything by the look that lets it rest."""
+    controller, rng, rests = Controller(plan), np.random.default_rng(seed), list[np.ndarray]()
+    waiting = controller.ask(10**6)
+    while controller.finished is None:
+        ask = waiting.pop(0)
+        right = int(rng.random() < SKILLS[ask.model])
+        if controller.tell([Outcome(ask.model, ask.question, ask.trial, right, seconds=1.0)]):
+            rests.append(controller.resting())
+            fresh = controller.ask(10**6)
+            assert not {ask.model for ask in fresh} & set(np.flatnonzero(rests[-1] & ~whole(controller)).tolist())
+            waiting += fresh
+    return rests
+
+
+def whole(controller: Controller) -> np.ndarray:
+    """Models that have been asked everything."""
+    outstanding = np.array([controller.outstanding(model) for model in range(len(SKILLS))])
+    return np.asarray(controller.trials + outstanding >= controller.plan.trials.max * 6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> None:
+    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
+    trials = Trials(min=4, max=40)
+    rests = rests_of(Plan(bench, trials=trials, pace=HELD), seed)
+    assert any(0 < one.sum() < len(SKILLS) for one in rests), "some rest while others go on"
+    for plan in (
+        Plan(bench, trials=trials, pace=Pace(share=0.5)),
+        Plan(bench, trials=trials, pace=HELD, policy=Uniform()),
+    ):
+        assert not any(one.any() for one in rests_of(plan, seed)), "nobody saves by it, or anybody may be asked"
+
+
+def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
+    bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
+    pace = Pace(share=0.5, lookahead=1, held=True)
+    controller = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace, judging=Judging(futility=None)))
+    seconds, alone = (1.0, 1.0, 64.0), False
+    waiting = controller.ask(10**6)
+    while controller.finished is None:
+        waiting.sort(key=lambda ask: ask.model)
+        ask = waiting.pop(0)
+        right = (ask.question + ask.trial) % 2
+        if controller.tell([Outcome(ask.model, ask.question, ask.trial, right, seconds=seconds[ask.model])]):
+            waiting += controller.ask(10**6)
+            done = controller.trials >= 40 * 6
+            assert not (controller.still_wanted() & done & (controller.finished is None)).any()
+            alone |= bool(done[:2].all() and not done[2])
+    assert alone, "the slow one is asked on when the others have all their trials"

@@ -40,6 +40,7 @@ class Cloud:
 class PassingPlace:
     """One place of a cloud."""
 
+    own = False
     overlapping = None
 
     def __init__(self, cloud: Cloud, models: Sequence[int] = range(len(NAMES)), found: int | None = None) -> None:

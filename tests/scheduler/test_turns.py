@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +22,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.turns import OverlappingHost
+from adaptive_eval.scheduler.turns import OverlappingHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
@@ -33,6 +34,7 @@ class FakeHost:
     """Counts its swaps, and finds it wrong when a model is asked that is not there."""
 
     has_place, kept = True, False
+    own = False
     found: int | None = None
     overlapping: OverlappingHost | None = None
 
@@ -137,6 +139,61 @@ async def test_models_are_swapped_as_in_a_replay_and_no_more_than_they_must(tmp_
         rounds = [{model for model in range(3) if now[model] > last[model]} for last, now in pairwise(rows)]
         there_already = sum(now >= last for last, now in pairwise(rounds))
         assert len(host.loads) <= sum(map(len, rounds)) - there_already
+
+
+class LoneHost:
+    """A place of one model that does at once what it is told."""
+
+    models, has_place, kept, found, overlapping = (0,), True, False, None, None
+
+    def __init__(self, *, own: bool) -> None:
+        self.own = own
+        self.did: list[str] = []
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        self.did.append("up")
+
+    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+        self.did.append("stopped")
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can_take_its_place(own: bool) -> None:
+    host, state, rested = LoneHost(own=own), {"wanted": True, "resting": False}, list[int]()
+    nothing = dict.fromkeys((field.name for field in fields(TurnCallbacks)), lambda *_: False)
+    known = {name: lambda _, name=name: state[name] for name in state}
+    turns = Turns([host], TurnCallbacks(**nothing | known | {"rests": rested.append}))  # type: ignore[list-item]
+
+    async def now(*, wanted: bool, resting: bool) -> list[str]:
+        state.update(wanted=wanted, resting=resting)
+        turns.settle()
+        for _ in range(10):  # whatever it has begun takes no longer
+            await asyncio.sleep(0)
+        return host.did
+
+    assert await now(wanted=True, resting=False) == ["up"]
+    assert await now(wanted=False, resting=False) == ["up"], "it waits for others that it is compared with"
+    assert await now(wanted=False, resting=True) == (["up", "stopped"] if own else ["up"])
+    assert await now(wanted=False, resting=True) == (["up", "stopped"] if own else ["up"])
+    assert await now(wanted=True, resting=False) == (["up", "stopped", "up"] if own else ["up"])
+    assert rested == ([0] if own else [])
+
+
+async def test_servers_that_are_stopped_and_started_again_decide_nothing(tmp_path: Path) -> None:
+    held = plan(pace=Pace(share=0.5, lookahead=1, held=True))
+    beds = [Bed(tmp_path / name, held) for name in ("there", "own")]
+    for bed in beds:
+        for endpoint, skill in zip(bed.endpoints.values(), (0.6, 0.5, 0.45), strict=True):
+            endpoint.skill = skill
+    beds[1].hosts = hosts = [FakeHost(beds[1], [model]) for model in range(3)]
+    for host in hosts:
+        host.own = True
+    for bed in beds:
+        await bed.start()
+    assert beds[1].looks() == beds[0].looks()
+    assert beds[1].outcomes() == beds[0].outcomes()
+    for host in hosts:
+        assert len(host.loads) <= len(host.released) + 1, "it is started once more each time that it was stopped"
 
 
 async def test_a_finished_run_starts_no_server(tmp_path: Path) -> None:
@@ -317,6 +374,7 @@ class RoomyPlace:
     """A place of a pool where some models fit beside each other; it finds it wrong when a server in use is stopped."""
 
     has_place, kept = True, False
+    own = False
     found: int | None = None
     models = tuple(range(len(SKILLS)))
 

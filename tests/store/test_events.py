@@ -50,6 +50,7 @@ from adaptive_eval.store import (
     ServerLaunched,
     ServerLaunching,
     ServerReleased,
+    ServerRests,
     ServersNoticed,
     SettingsChanged,
     SettledCommandEnded,
@@ -137,6 +138,7 @@ STORED = [
         {"model": "ada", "reason": "was killed", "restart": 1, "of": 3},
     ),
     (ServerReleased("ada"), "released", {"model": "ada"}),
+    (ServerRests("ada"), "server_rests", {"model": "ada"}),
     (ServerReleased("ada", "gpu0"), "released", {"model": "ada", "on": "gpu0"}),
     (
         SiteAwaited("ada", "site 1", "GPU 8", "there is none"),

@@ -172,6 +172,14 @@ class SiteLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ServerRests(Event):
+    """Nothing is asked of a model, unless trials of others come to want that: its server is stopped until then."""
+
+    KIND: ClassVar[str] = "server_rests"
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettled(Event):
     """No comparison can want a model again while the run goes on as it is: what serves it may go."""
 
