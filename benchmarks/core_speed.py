@@ -144,6 +144,7 @@ def checks_of(everything: Measured, default: Measured, _: Measured, wide: Measur
         Check("CPU seconds of the replay to the horizon", everything.cpu, "< 1.5", everything.cpu < 1.5),
         Check("CPU seconds of the replay by the default plan", default.cpu, "< 1.5", default.cpu < 1.5),
         Check("CPU us / trial, 200 models, 10,000 questions", huge.per_trial, "< 20", huge.per_trial < 20.0),
+        Check("CPU seconds of its slowest look", huge.slowest_look, "<= 0.5", huge.slowest_look <= 0.5),
         Check("peak memory of that process, MiB", huge.memory, "< 300", huge.memory < 300.0),
         Check("CPU us / trial, 200 models, 30 questions", wide.per_trial, "< 20", wide.per_trial < 20.0),
     ]

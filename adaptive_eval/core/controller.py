@@ -29,7 +29,7 @@ from adaptive_eval.core.settings import require
 from adaptive_eval.core.still_wanted import still_wanted
 from adaptive_eval.core.tally import Tally
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
-from scorio.moments import IntArray
+from scorio.moments import IntArray, over_categories
 
 NOTHING_LOST: Mapping[int, Cost] = {}
 
@@ -161,7 +161,7 @@ class Controller:
         np.add(arrived, counts, out=arrived, casting="unsafe")
 
     def _check(self, counts: IntArray, extra: IntArray) -> None:
-        there = np.array_equal(counts.sum(axis=-1), extra)
+        there = np.array_equal(over_categories(counts), extra)
         require(there, "counts must add up to the trials of their batch", counts.shape)
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 

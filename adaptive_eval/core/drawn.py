@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Estimates, IndexArray
 from adaptive_eval.core.shared_trials import PairedEvidence
-from scorio.moments import CountArray, FloatArray, IntArray
+from scorio.moments import CountArray, FloatArray, IntArray, over_categories
 from scorio.sinf.paired import PairedMoments, difference_values
 from scorio.sinf.prior import EVENTS
 
@@ -46,22 +46,26 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
     and the further term of `scorio.sinf.prior`. Of Bayes@N there is nothing: it is about questions with trials.
     """
     models, questions, _ = counts.shape
-    there = np.asarray(counts.any(axis=-1))
-    values, asked = counts @ weights, there.sum(axis=1)
+    there, values = _there(counts), counts @ weights
+    asked = there.sum(axis=1)
     most = there & (asked == asked.max(initial=0))[:, None]
     known = most.any(axis=0)
     middle = np.where(most, values, 0.0).sum(axis=0) / np.maximum(most.sum(axis=0), 1)
     score, var = np.full(models, np.nan), np.full(models, np.inf)
-    spread = float(np.ptp(weights)) ** 2
+    spread, many = float(np.ptp(weights)) ** 2, int(known.sum())
+    if many > 1:
+        mean_of_most, var_of_most = middle[known].mean(), middle[known].var(ddof=1)
     for model in np.flatnonzero(asked):
         own = there[model] & known
-        beyond, g = values[model, own] - middle[own], middle[known]
-        few, many = len(beyond), len(g)
+        y, g = values[model, own], middle[own]
+        few = len(y)
         if few < 2:
             continue
-        together = float(np.cov(beyond, middle[own])[0, 1])
-        score[model] = beyond.mean() + g.mean()
-        var[model] = beyond.var(ddof=1) / few + g.var(ddof=1) / many + 2.0 * together / many + EVENTS * spread / few**2
+        beyond = (y.sum() - g.sum()) / few  # models that are right as often on the same questions are exactly alike
+        rest = y - g - beyond
+        between, together = rest @ rest / (few - 1), rest @ g / (few - 1)
+        score[model] = beyond + mean_of_most
+        var[model] = between / few + (var_of_most + 2.0 * together) / many + EVENTS * spread / few**2
     noise = np.divide(1.0, asked, out=np.full(models, np.inf), where=asked > 0)
     unknown = np.full(models, np.nan)
     return Estimates(
@@ -80,7 +84,7 @@ def drawn_pairs(
 ) -> list[PairedEvidence]:
     """What these pairs made of the questions that both were asked: as the grades are; where some are `ungraded` (L, M),
     also as it were if these spoke for the first of each pair, and for the second."""
-    graded, values = np.asarray(counts.any(axis=-1)), counts @ weights
+    graded, values = _there(counts), counts @ weights
     ways = [(graded, values, values)]
     if ungraded.any():
         asked = graded | (ungraded > 0)
@@ -89,6 +93,11 @@ def drawn_pairs(
     differences, everyone = difference_values(weights).values, np.ones(len(first), dtype=bool)
     spread = float(np.ptp(weights)) ** 2
     return [PairedEvidence(everyone, _moments(*way, spread, (first, second)), differences) for way in ways]
+
+
+def _there(counts: CountArray) -> NDArray[np.bool_]:
+    """(L, M): who has a graded trial of which question."""
+    return np.asarray(over_categories(counts) > 0)
 
 
 def _ends(weights: FloatArray) -> tuple[float, float]:
@@ -106,10 +115,12 @@ def _moments(
     questions = there.shape[1]
     used = slice(0, int(np.flatnonzero(there.any(axis=0)).max(initial=-1)) + 1)
     a = there[:, used].astype(float)
-    x, y = np.where(there[:, used], of_first[:, used], 0.0), np.where(there[:, used], of_second[:, used], 0.0)
+    x, y = (np.where(there[:, used], values[:, used], 0.0) for values in (of_first, of_second))
+    alike = of_first is of_second
     n = (a @ a.T)[pairs]
-    total = (x @ a.T - a @ y.T)[pairs]
-    squares = (np.square(x) @ a.T + a @ np.square(y).T - 2.0 * (x @ y.T))[pairs]
+    sums, squares = x @ a.T, np.square(x) @ a.T
+    total = (sums - (sums if alike else y @ a.T).T)[pairs]
+    squares = (squares + (squares if alike else np.square(y) @ a.T).T - 2.0 * (x @ y.T))[pairs]
     some = n > 1
     mean = np.divide(total, n, out=np.full(len(n), np.nan), where=some)
     each = np.divide(1.0, n, out=np.full(len(n), np.inf), where=some)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
-from scorio.moments import IntArray
+from scorio.moments import IntArray, over_questions
 
 UNGRADED = MOST_CATEGORIES
 """The mark of a trial that has come without a grade; categories lie below it."""
@@ -119,7 +119,7 @@ class Batch:
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
         """Take all trials of the batch at once, as counts (M, K); `costs` are those of a trial of each category,
         `seconds` what all of them took."""
-        for times, (tokens, usd, gpu_seconds) in zip(counts.sum(axis=0).tolist(), costs, strict=True):
+        for times, (tokens, usd, gpu_seconds) in zip(over_questions(counts).tolist(), costs, strict=True):
             self._tokens += times * tokens
             self._usd += times * round(usd * PER_UNIT)
             self._gpu_seconds += times * round(gpu_seconds * PER_UNIT)

@@ -15,7 +15,7 @@ from adaptive_eval.core.settings import Bench, require
 from adaptive_eval.core.shared_trials import PairedEvidence, SharedTrials
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
-from scorio.moments import CountArray, FloatArray, IntArray
+from scorio.moments import CountArray, FloatArray, IntArray, over_categories
 
 
 class Tally:
@@ -92,7 +92,7 @@ class Tally:
         if self._shared is not None:
             self._shared.take(batches)
         known = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
-        scored = (model for model in sorted({batch.model for batch in batches}) if known[model].any(axis=-1).all())
+        scored = (model for model in sorted({batch.model for batch in batches}) if over_categories(known[model]).all())
         self._estimate(np.fromiter(scored, dtype=np.intp))
 
     def rescale(self, most: int) -> None:
