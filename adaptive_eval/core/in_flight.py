@@ -178,6 +178,9 @@ class BatchesInFlight:
             self._own[batch.model].remove(batch)
             self.now = max(self.now, batch.due)
             self.account.settle(batch.model, batch.size, batch.size, batch.total_cost())
+        if self._not_asked:  # who asks trial by trial never takes rounds, of which each holds all of its trials
+            flying = set(map(id, self._batches))
+            self._not_asked = [one for one in self._not_asked if not flying.isdisjoint(map(id, one.batches.values()))]
 
     def drop(self, model: int) -> list[Batch]:
         """A model's batches, which are in flight no more; their reservation stays."""

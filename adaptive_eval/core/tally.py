@@ -25,14 +25,15 @@ class Tally:
         """`most`: trials a question at the horizon; `coupled`: models share the seeds of their trials; `drawn`: they
         are asked questions that were drawn at random, one trial of each."""
         self._bench, self._prior, self._most, self._drawn = bench, prior, most, drawn
-        self.counts: IntArray = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
+        shape = (bench.models, bench.questions, bench.categories)
+        self.counts: IntArray = np.zeros(shape, dtype=np.int32)
         """Committed rounds: what estimates are made of."""
         self.ungraded = np.zeros((bench.models, bench.questions), dtype=np.int32)
         """Trials of committed rounds that the grader could not grade."""
-        self.arrived = np.zeros_like(self.counts)
+        self.arrived: IntArray = np.zeros(shape, dtype=np.int32)
         """All outcomes that a round has taken, complete or not: for display only."""
-        self.timed_out = np.zeros_like(self.counts)
-        """Those of `counts` that timed out."""
+        self.timed_out: IntArray = np.zeros(shape, dtype=np.int32)
+        """Those of `counts` that timed out. Zeros that nobody writes to take no memory; `zeros_like` writes them."""
         self._shared = SharedTrials(bench) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts

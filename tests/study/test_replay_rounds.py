@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Trials
+from adaptive_eval.core import Bench, Budget, Controller, Cost, Judging, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Best, Objective, Ranking, Threshold, TopK
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.tape import TrialArrays as Cells
@@ -149,3 +149,13 @@ def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) ->
     (name,) = (name for name in shares if getattr(budget, name) is not None)
     paid = bound.trials * getattr(budget, name) / shares[name] - bound.trials
     assert bound.trials_to_go == pytest.approx(paid) and bound.trials_to_go < unbound.trials_to_go
+
+
+def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
+    """Each holds all of its trials: the memory of a run would grow with every look."""
+    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), judging=Judging(futility=None))
+    controller = Controller(plan)
+    for _ in range(4):
+        controller.tell([Outcome(*ask[:3], category=ask.trial % 2) for ask in controller.ask(1000)])
+    assert controller.finished is None and len(controller.looks) == 4
+    assert [one.index for one in controller.ask_rounds()] == [controller.rounds_issued - 1]
