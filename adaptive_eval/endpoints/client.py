@@ -28,7 +28,7 @@ from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
-from adaptive_eval.endpoints.time_limit import TimeLimit
+from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 from adaptive_eval.endpoints.transport import Incoming
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
@@ -162,13 +162,13 @@ class HttpCaller:
         content = orjson.dumps(body)
         begun = perf_counter()
         try:
-            async with asyncio.timeout(None) as block:
+            with EndableBlock() as block:
                 self._time_limit.begin(block)
                 try:
                     came = await self._posters[base_url].post(content, longest_response(body, len(content)))
                     whole = await read_to_end(came, reader, pulse)
                 finally:
-                    self._time_limit.end(block)
+                    self._time_limit.leave(block)
         except (TimeoutError, httpx2.HTTPError) as error:
             raise failure_of(error, self.secrets, self._limit) from None
         return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)

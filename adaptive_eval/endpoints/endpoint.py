@@ -29,6 +29,7 @@ from adaptive_eval.endpoints.refusals import OF_ONE, RefusalDoubts
 from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
 from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
 from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity, name_of
+from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import Request, Traffic
 from adaptive_eval.endpoints.types import (
     KEEP_TOKENS,
@@ -269,7 +270,7 @@ class ModelEndpoint:
         now, expected = self._clock(), 0.0
         pulse = LastHeard(now, bool(body.get("stream")), request.cuts, partial(self._doubts.accepted, replica, now))
         try:
-            async with asyncio.timeout(None) as lease:
+            with EndableBlock() as lease:
                 replica.leases[lease] = request.ended
                 server = self._servers.known_identity(replica.url)
                 if server is None or not self._pacer.unlimited:

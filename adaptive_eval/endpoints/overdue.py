@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.replicas import Replica
+from adaptive_eval.endpoints.time_limit import EndableBlock
 
 SAFETY = 4.0
 LEAST = 5.0
@@ -161,18 +162,18 @@ class OverdueWatch:
         self._timeout = timeout
         self._elsewhere = elsewhere
         self._clock = clock
-        self._attempts: dict[asyncio.Timeout, tuple[Replica, LastHeard]] = {}
+        self._attempts: dict[EndableBlock, tuple[Replica, LastHeard]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
         self._task = asyncio.create_task(self._watch())
 
-    def enter(self, lease: asyncio.Timeout, replica: Replica, pulse: LastHeard) -> None:
+    def enter(self, lease: EndableBlock, replica: Replica, pulse: LastHeard) -> None:
         """An attempt was sent."""
         self._attempts[lease] = (replica, pulse)
 
-    def leave(self, lease: asyncio.Timeout) -> None:
+    def leave(self, lease: EndableBlock) -> None:
         """An attempt has ended."""
         self._attempts.pop(lease, None)
 
@@ -197,10 +198,10 @@ class OverdueWatch:
             now, limits = self._clock(), self._times.limits()
             for lease, (replica, pulse) in list(self._attempts.items()):
                 why = self._overdue(pulse, replica, now, spoken.get(replica.url, 0.0), limits)
-                if why is not None and not lease.expired():
+                if why is not None and not lease.ended:
                     pulse.overdue = why
                     self.leave(lease)
-                    lease.reschedule(now)
+                    lease.end()
 
     def _overdue(
         self, pulse: LastHeard, replica: Replica, now: float, spoken: float, limits: AnswerLimits

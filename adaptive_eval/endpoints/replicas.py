@@ -27,6 +27,7 @@ from math import inf
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import Failure, Refusal
+from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import ReplicaStats
 from adaptive_eval.errors import EndpointError, Unavailable
 
@@ -119,7 +120,7 @@ class Replica:
         """When the first one came after a silence of `SILENCE`."""
         self.reached = False
         """There is a server: it has answered a probe, or taken the connection of one."""
-        self.leases: dict[asyncio.Timeout, int] = {}
+        self.leases: dict[EndableBlock, int] = {}
         """What holds the requests in flight, and how often each of them was ended at a silent replica before."""
 
     @property
@@ -143,13 +144,10 @@ class Replica:
 
     def interrupt(self, misses: float = inf) -> None:
         """End the requests in flight here to which so many probes without a sign of life are enough."""
-        now = asyncio.get_running_loop().time()
         for lease, ended in list(self.leases.items()):
             if misses >= MISSES * 2**ended:
-                # taken out first: a lease may expire only once, and some may be just now, since they are overdue
                 del self.leases[lease]
-                if not lease.expired():
-                    lease.reschedule(now)
+                lease.end()
 
 
 class ReplicaSet:

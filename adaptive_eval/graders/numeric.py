@@ -56,8 +56,10 @@ class Numeric(GraderOptions):
         return f"needs a number as its answer, but has {question.answer!r}"
 
     def _close(self, value: Decimal, key: Decimal) -> bool:
-        allowed = max(Decimal(self.absolute), ARITHMETIC.multiply(Decimal(self.relative), abs(key)))
-        return value == key or ARITHMETIC.abs(ARITHMETIC.subtract(value, key)) <= allowed
+        if value == key:
+            return True
+        allowed = max(_exactly(self.absolute), ARITHMETIC.multiply(_exactly(self.relative), abs(key)))
+        return ARITHMETIC.abs(ARITHMETIC.subtract(value, key)) <= allowed
 
 
 def _said(text: str) -> str | None:
@@ -80,7 +82,8 @@ def _numbers(text: str) -> list[str]:
 
 
 def _spelled(text: str) -> str:
-    return FRACTION.sub(r"\1\2/\3", text).translate(SPELLING)
+    told = FRACTION.sub(r"\1\2/\3", text) if "frac" in text else text
+    return told if told.isascii() else told.translate(SPELLING)  # what it puts otherwise is beyond ASCII
 
 
 def _values(text: str) -> tuple[Decimal, ...]:
@@ -94,6 +97,12 @@ def _values(text: str) -> tuple[Decimal, ...]:
     if value.is_nan():
         return ()
     return (value, value.scaleb(-2, ARITHMETIC)) if match["percent"] else (value,)
+
+
+@lru_cache
+def _exactly(number: float) -> Decimal:
+    """A setting as the decimals are that it is compared with."""
+    return Decimal(number)
 
 
 @lru_cache(KEYS_KEPT)

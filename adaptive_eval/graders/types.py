@@ -7,6 +7,7 @@ gets it whole. It never raises for anything a model may have written, except `Gr
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from heapq import nlargest
 from math import log
 from typing import NamedTuple, Protocol, get_args
@@ -200,6 +201,13 @@ def answer_facts(answer: Answer) -> dict[str, SignalValue]:
     )
 
 
+@cache
+def _token_cap() -> int:
+    from scorio.categorical.signals import TOKEN_CAP  # with numpy, which the processes that grade do without
+
+    return TOKEN_CAP
+
+
 def measured_facts(
     finish_reason: str,
     prompt_tokens: int,
@@ -208,12 +216,10 @@ def measured_facts(
     prompt_bpt: float | None,
 ) -> dict[str, SignalValue]:
     """`MEASURES` of an answer, as far as they are known."""
-    from scorio.categorical.signals import TOKEN_CAP  # with numpy, which the processes that grade do without
-
     facts: dict[str, SignalValue] = {
         "completion_tokens": float(completion_tokens),
         "prompt_tokens": float(prompt_tokens),
-        "token_ratio": completion_tokens / TOKEN_CAP,
+        "token_ratio": completion_tokens / _token_cap(),
         "repeated_pattern": float(finish_reason != "stop"),
     }
     if completion_bpt is not None:

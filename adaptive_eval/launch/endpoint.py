@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
 from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
 
@@ -31,7 +32,7 @@ class LaunchedEndpoint:
         self._retired = False
         """Nothing new is to go to the server, which answers what it has."""
         self._in_flight = 0
-        self._leases: set[asyncio.Timeout] = set()
+        self._leases: set[EndableBlock] = set()
         self._before = EndpointStats()
         self._cut = 0
         """Answers that were in flight when a server ended."""
@@ -53,10 +54,9 @@ class LaunchedEndpoint:
         self._changed.clear()
         self._ended.set()
         self._before = replace(summed_stats([self._before, ended.stats]), in_flight=0, replicas=())
-        now = asyncio.get_running_loop().time()
         leases, self._leases = self._leases, set()
         for lease in leases:
-            lease.reschedule(now)
+            lease.end()
         await ended.close()
 
     def give_up(self, reason: str) -> None:
@@ -128,13 +128,13 @@ class LaunchedEndpoint:
         self, endpoint: Endpoint, prompt: Prompt, seeds: range, again: Again | None
     ) -> list[Answer] | None:
         """The answers; None where the server has ended before."""
-        lease = asyncio.timeout(None)
+        lease = EndableBlock()
         try:
-            async with lease:
+            with lease:
                 self._leases.add(lease)
                 return await endpoint.sample(prompt, seeds, again)
         except TimeoutError:
-            if not lease.expired():
+            if not lease.ended:
                 raise
             return None
         finally:

@@ -11,6 +11,7 @@ from raw_servers import CHAT, Exchange, RawServer, raw_server
 
 from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints.replicas import MISSES, ProbeTrouble, Replica
+from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.simulate.faults import Faults, TimeWindow
@@ -129,26 +130,26 @@ async def test_a_request_that_is_being_cut_off_is_not_ended_a_second_time() -> N
 
     async def asked(name: str) -> None:
         try:
-            async with asyncio.timeout(None) as lease:
+            with EndableBlock() as lease:
                 replica.leases[lease] = 0
                 leases[name] = lease
                 await asyncio.Event().wait()
         except TimeoutError:
             ends.append(name)
 
-    leases: dict[str, asyncio.Timeout] = {}
+    leases: dict[str, EndableBlock] = {}
     tasks = [asyncio.create_task(asked(name)) for name in ("overdue", "other")]
     await asyncio.sleep(0)
     trouble: list[BaseException] = []
 
     def interrupted() -> None:
-        assert leases["overdue"].expired() and not tasks[0].done()
+        assert leases["overdue"].ended and not tasks[0].done()
         try:
             replica.interrupt()
         except RuntimeError as error:
             trouble.append(error)
 
-    leases["overdue"].reschedule(loop.time())
+    leases["overdue"].end()
     loop.call_soon(interrupted)
     await asyncio.wait(tasks, timeout=HANGS)
     assert not trouble and sorted(ends) == ["other", "overdue"]

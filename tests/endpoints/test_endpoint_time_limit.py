@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adaptive_eval.endpoints.time_limit import TimeLimit
+from adaptive_eval.endpoints.time_limit import EndableBlock, TimeLimit
 
 pytestmark = pytest.mark.patient
 
@@ -14,12 +14,12 @@ async def took(limit: TimeLimit, seconds: float) -> float | None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     try:
-        async with asyncio.timeout(None) as block:
+        with EndableBlock() as block:
             limit.begin(block)
             try:
                 await asyncio.sleep(seconds)
             finally:
-                limit.end(block)
+                limit.leave(block)
     except TimeoutError:
         return loop.time() - begun
     return None
@@ -48,3 +48,59 @@ async def test_who_is_cancelled_is_not_ended_later() -> None:
     assert isinstance(ends[0], asyncio.CancelledError)
     assert ends[1:] == [pytest.approx(10.0, abs=0.01)] * 2
     limit.close()
+
+
+async def test_a_block_that_is_ended_twice_or_too_late_ends_once_or_not_at_all() -> None:
+    begun = asyncio.Event()
+
+    async def one(seconds: float) -> str:
+        try:
+            with EndableBlock() as block:
+                begun.set()
+                await asyncio.sleep(seconds)
+                block.end()
+                block.end()
+                if seconds == 0.0:
+                    await asyncio.sleep(60.0)
+        except TimeoutError:
+            return "ended"
+        await asyncio.sleep(1.0)  # who was not ended in time is not cancelled afterwards
+        return "done"
+
+    assert await one(0.0) == "ended"
+    assert await one(1.0) == "done"
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+async def test_a_task_that_is_cancelled_as_its_block_is_ended_stays_cancelled() -> None:
+    blocks: list[EndableBlock] = []
+
+    async def wait() -> None:
+        with EndableBlock() as block:
+            blocks.append(block)
+            await asyncio.sleep(60.0)
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0.0)
+    blocks[0].end()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    other = asyncio.create_task(wait())
+    await asyncio.sleep(0.0)
+    blocks[1].end()
+    with pytest.raises(TimeoutError):
+        await other
+
+
+async def test_an_error_within_a_block_that_is_ended_is_told_as_it_is() -> None:
+    async def fail() -> None:
+        with EndableBlock() as block:
+            block.end()
+            try:
+                await asyncio.sleep(60.0)
+            finally:
+                raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):
+        await asyncio.create_task(fail())
