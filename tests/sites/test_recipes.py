@@ -1,8 +1,10 @@
 """The recipes for clusters can be read, and the command lines in them are ones that the program takes."""
 
+import os
 import re
 import shlex
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -54,9 +56,61 @@ def test_what_is_yaml_can_be_read_and_names_nodes_of_gpus() -> None:
     assert task["num_nodes"] == 4 and task["file_mounts"]["/evals"]["source"] == "${BUCKET}"
 
 
-@pytest.mark.parametrize("recipe", ["slurm.sbatch", "skypilot.yml"])
-def test_what_is_shell_is_well_formed(recipe: str) -> None:
-    text = (FOLDER / recipe).read_text()
-    scripts = [text] if recipe.endswith("sbatch") else [yaml.safe_load(text)[part] for part in ("setup", "run")]
-    for script in scripts:
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+def on_the_path(folder: Path, programs: dict[str, str]) -> dict[str, str]:
+    """An environment with these programs, each of which notes its words before it does anything."""
+    for name, does in programs.items():
+        program = folder / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/bash\necho "{name} $*" >> {folder}/called\n{does}\n')
+        program.chmod(0o755)
+    return {"HOME": str(folder), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+
+
+RUN = "adaptive-eval run configs/cluster/models.yaml"
+
+
+def test_on_slurm_the_run_begins_on_the_first_node_of_the_cluster_of_all(tmp_path: Path) -> None:
+    environment = on_the_path(tmp_path, {
+        "scontrol": "printf 'node7\nnode8\n'",
+        "srun": "shift 2; for task in 0 1; do SLURM_PROCID=$task \"$@\"; done",
+        "ray": "[ $SLURM_PROCID != 0 ] || { until [ $1 = -- ]; do shift; done; shift; \"$@\"; }",
+        "adaptive-eval": "exit 3",
+    })  # fmt: skip
+    (tmp_path / "bin" / "activate").write_text("")
+    end = str(2**31)  # so many seconds are left that the run is not told to end
+    job = {"SLURM_JOB_ID": "123", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_NUM_NODES": "2"}
+    told = {**environment, **job, "SLURM_JOB_END_TIME": end, "ADAPTIVE_EVAL_ENVIRONMENT": str(tmp_path)}
+    ended = subprocess.run(["bash", str(FOLDER / "slurm.sbatch")], env=told)
+    assert ended.returncode == 0, "the last task was that of the second node"
+    called = (tmp_path / "called").read_text().splitlines()
+    started = [line for line in called if line.startswith("ray symmetric-run --address node7:6523 --min-nodes 2 -- ")]
+    assert len(started) == 2
+    assert [line for line in called if line.startswith("adaptive")] == [f"{RUN} --display plain --ray auto"]
+    given = re.search(r"timeout (\d+) ", started[0])
+    assert given and int(given[1]) <= int(end) - time.time() - 299, "it is told to end five minutes before the job is"
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_on_skypilot_the_run_begins_on_the_first_node_when_its_template_has_started_ray(
+    rank: str, tmp_path: Path
+) -> None:
+    environment = on_the_path(tmp_path, {"start_cluster": "", "adaptive-eval": ""})
+    (tmp_path / "sky_templates").mkdir()
+    (tmp_path / "sky_templates" / "ray").symlink_to(tmp_path / "bin")
+    (tmp_path / "adaptive-eval").mkdir()
+    (tmp_path / "adaptive-eval" / "bin").symlink_to(tmp_path / "bin")
+    (tmp_path / "bin" / "activate").write_text("")
+    task = yaml.safe_load((FOLDER / "skypilot.yml").read_text())
+    subprocess.run(["bash", "-e", "-c", task["run"]], env={**environment, "SKYPILOT_NODE_RANK": rank}, check=True)
+    began = [f"{RUN} --run-dir /evals/runs/cluster --display plain --ray auto"] if rank == "0" else []
+    assert (tmp_path / "called").read_text().splitlines() == ["start_cluster ", *began]
+    subprocess.run(["bash", "-n"], input=task["setup"], text=True, check=True)
+
+
+def test_servers_without_ray_are_those_that_the_configuration_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = yaml.safe_load((FOLDER / "slurm_servers.yaml").read_text())["servers"]
+    for name in wanted:
+        monkeypatch.setenv(name, f"http://{name.lower().replace('_', '-')}:8000/v1")
+    config = load_config(FOLDER / "slurm_models.yaml", ())
+    assert [one.base_url for one in config.models] == [(os.environ[name],) for name in wanted]
+    assert all(one.model in wanted[name]["command"] for name, one in zip(wanted, config.models, strict=True))
