@@ -111,6 +111,7 @@ def test_the_settling_is_that_of_the_figures(tabs: Tabs, kind: str) -> None:
         curve = convergence(run)
         page = tabs.report(report_page(run))
         page.click("#settling summary")
+        page.wait_for_selector("#settling tbody tr")
         rows = page.eval_on_selector_all("#settling tbody tr", "all => all.map((one) => one.innerText.split(/\\s+/))")
         shown = [one for one in range(len(curve.tau)) if one % -(-len(curve.tau) // 40) == 0]
         for at, (look, trials, tau, decided) in zip(shown, rows, strict=False):
@@ -314,6 +315,7 @@ def test_a_chosen_comparison_is_shown_large_with_its_data(tabs: Tabs) -> None:
     assert page.locator(".panel").nth(2).get_attribute("aria-pressed") == "true"
     page.locator("#stopping .large summary").click()
     rows = page.locator("#stopping .large tbody tr")
+    rows.first.wait_for()
     compared = [
         look for look in run.looks if any({pair.better, pair.worse} == {MODELS[2], MODELS[3]} for pair in look.pairs)
     ]
@@ -352,7 +354,7 @@ def drawing(tabs: Tabs, html: str) -> tuple[float, float]:
     page.wait_for_selector("#words .glossary", state="attached")
     drawn = used()
     assert page.locator(".posteriors tbody tr").count() == 120
-    assert page.evaluate("document.querySelectorAll('*').length") < 12_000
+    assert page.evaluate("document.querySelectorAll('*').length") < 6_000
     before = used()
     page.evaluate(
         """() => {
@@ -362,6 +364,37 @@ def drawing(tabs: Tabs, html: str) -> tuple[float, float]:
         }"""
     )
     return drawn, used() - before
+
+
+def test_rows_are_drawn_as_they_come_into_sight_and_all_of_them_on_paper(tabs: Tabs) -> None:
+    names = tuple(f"model-{number}" for number in range(100))
+    page = tabs.report(report_page(simulated(world(names, 40), looks=1)))
+    rows, whole = page.locator("#ranking .ranking tbody tr"), page.locator("#ranking .ranking td.plot")
+    assert rows.count() == 100 and whole.count() < 100
+    last = rows.last
+    assert last.locator("th.model").inner_text() in names, "it can be searched for"
+    assert last.locator("td.plot").count() == 0
+    height = last.bounding_box()
+    last.scroll_into_view_if_needed()
+    last.locator("td.plot").wait_for()
+    now = last.bounding_box()
+    assert height is not None and now is not None and abs(now["height"] - height["height"]) < 2
+    assert whole.count() < 100, "what lies between was not in sight"
+    assert page.locator("#questions .posteriors svg").count() < 40
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert whole.count() == 100 and page.locator("#questions .posteriors svg").count() == 40
+    assert page.locator("[data-unseen]").count() == 0
+
+
+def test_numbers_behind_a_chart_are_drawn_when_they_are_unfolded(tabs: Tabs) -> None:
+    page = tabs.report(report_page(asked("ranking")))
+    folded = page.locator("#trials details.data")
+    assert folded.locator("table").count() == 0
+    folded.locator("summary").click()
+    folded.locator("tbody tr").first.wait_for()
+    assert folded.locator("tbody tr").count() == len(MODELS)
+    folded.locator("summary").click()
+    folded.locator("table").wait_for(state="detached")
 
 
 def test_on_paper_everything_is_there_and_light(tabs: Tabs, large: RunView) -> None:

@@ -207,7 +207,7 @@ function scale(plan) {
 
 /** @param {RunView} view @param {Facts} facts */
 function countsBehind(view, facts) {
-  const rows = facts.names.map((name) => {
+  const row = (/** @type {string} */ name) => {
     const trials = view.trials[entry(facts.columnOf, name)];
     const sum = trials.reduce((total, one) => total + one, 0);
     return [
@@ -217,6 +217,7 @@ function countsBehind(view, facts) {
       (sum / trials.length).toFixed(1),
       count(Math.max(...trials)),
     ];
-  });
-  return data("Trials a question", { head: ["Model", "Trials", "Least", "Mean", "Most"], rows });
+  };
+  const head = ["Model", "Trials", "Least", "Mean", "Most"];
+  return data("Trials a question", () => ({ head, rows: facts.names.map(row) }));
 }

@@ -10,9 +10,11 @@ import { labels } from "./labels.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
 import { overview, statusOf, subtitle } from "./overview.js";
+import { followFolds } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
+import { whenSeen } from "./rows.js";
 import { rubrics } from "./rubrics.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
@@ -29,7 +31,16 @@ import { trouble } from "./trouble.js";
 /** @import { Section, State } from "./parts.js" */
 /** @import { CellNews, ProgressMessage, RunView } from "./sent.js" */
 
-/** @typedef {{section: Section, root: HTMLElement, body: HTMLElement, due: boolean, near: boolean}} Part */
+/**
+ * `watchRows` is to be called when it has been drawn.
+ * @typedef {object} Part
+ * @property {Section} section
+ * @property {HTMLElement} root
+ * @property {HTMLElement} body
+ * @property {boolean} due
+ * @property {boolean} near
+ * @property {() => void} watchRows
+ */
 
 const SECTIONS = [
   overview,
@@ -91,6 +102,7 @@ function openPage(page, view, api) {
       update(part.body, h("div", null, part.section.render(state)));
       part.section.painted?.(part.body, state);
       markEdges(part.body);
+      part.watchRows();
     } catch (error) {
       console.error(error); // one section that fails takes no other with it
       update(
@@ -124,6 +136,10 @@ function openPage(page, view, api) {
   new ResizeObserver(() => measure() && all()).observe(entry(parts, "overview").body);
   onNight(all);
   followEdges();
+  for (const part of parts.values()) {
+    part.watchRows = whenSeen(part.body, () => draw(part));
+    followFolds(part.body, () => draw(part));
+  }
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
   for (const part of parts.values()) part.section.wire?.(part.body, state);
@@ -175,7 +191,7 @@ function partOf(section) {
     h("h2", { id: heading }, section.title),
     body,
   );
-  return { section, root, body, due: true, near: false };
+  return { section, root, body, due: true, near: false, watchRows: () => {} };
 }
 
 function navigation() {

@@ -1,6 +1,7 @@
 // Pieces of which several sections are made.
 
 import { h } from "./dom.js";
+import { isWhole, partOf } from "./rows.js";
 import { count, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
@@ -54,6 +55,7 @@ import { count, plural } from "./text.js";
  * @property {Child[][]} rows
  * @property {number} [texts]
  * @property {((row: number) => string) | null} [key]
+ * @property {{state: State, list: string} | null} [long]
  */
 
 /** Instead of a section that has nothing to show yet. @param {string} text */
@@ -71,11 +73,14 @@ export function region(label, className, ...content) {
 
 /**
  * A table whose rows begin with a heading; the first `texts` columns are texts, the others numbers. A cell may be
- * nodes; `key` names a row, so that it stays itself when rows move.
+ * nodes; `key` names a row, so that it stays itself when rows move. Of a long table rows that were not in sight yet have
+ * their first cell alone.
  * @param {Table} given
  */
-export function table({ caption, shown = false, head, rows, texts = 1, key = null }) {
+export function table({ caption, shown = false, head, rows, texts = 1, key = null, long = null }) {
   const side = (/** @type {number} */ at) => (at < texts ? null : "digits");
+  const unseen = (/** @type {number} */ place) =>
+    long && !isWhole(long.state, long.list, place) ? partOf(long.list, place) : null;
   return h(
     "table",
     null,
@@ -95,24 +100,50 @@ export function table({ caption, shown = false, head, rows, texts = 1, key = nul
       rows.map((row, place) =>
         h(
           "tr",
-          { "data-key": key ? key(place) : null },
-          row.map((cell, at) => (at ? h("td", { class: side(at) }, cell) : h("th", { scope: "row" }, cell))),
+          { "data-key": key ? key(place) : null, "data-unseen": unseen(place) },
+          unseen(place) === null
+            ? row.map((cell, at) => (at ? h("td", { class: side(at) }, cell) : h("th", { scope: "row" }, cell)))
+            : [h("th", { scope: "row" }, row[0]), h("td", { colspan: row.length - 1 })],
         ),
       ),
     ),
   );
 }
 
+/** The numbers that the reader has unfolded. @type {Set<string>} */
+const unfolded = new Set();
+
 /**
- * The numbers behind a chart, to be unfolded.
- * @param {string} title @param {Omit<Table, "caption" | "shown">} content @param {string | null} [key]
+ * The numbers behind a chart, to be unfolded: only then are they drawn.
+ * @param {string} title @param {() => Omit<Table, "caption" | "shown">} content @param {string | null} [key]
  */
 export function data(title, content, key = null) {
+  const open = unfolded.has(key ?? title);
   return h(
     "details",
-    { class: "data", "data-key": key },
+    { class: "data", "data-key": key, "data-fold": key ?? title, open },
     h("summary", null, "Data"),
-    region(title, "tall", table({ caption: title, shown: true, ...content })),
+    open ? region(title, "tall", table({ caption: title, shown: true, ...content() })) : null,
+  );
+}
+
+/**
+ * Keeps what the reader unfolds, and has the section drawn again that it is in.
+ * @param {HTMLElement} root @param {() => void} draw
+ */
+export function followFolds(root, draw) {
+  root.addEventListener(
+    "toggle",
+    (event) => {
+      const { target } = event;
+      if (!(target instanceof HTMLDetailsElement) || target.dataset.fold === undefined) return;
+      const { fold } = target.dataset;
+      if (unfolded.has(fold) === target.open) return;
+      if (target.open) unfolded.add(fold);
+      else unfolded.delete(fold);
+      draw();
+    },
+    { capture: true }, // it does not rise from where it happens
   );
 }
 
@@ -169,7 +200,7 @@ export function sortHeading(by, sort, title, more = {}) {
       "button",
       { type: "button", "data-sort": by },
       title,
-      h("span", { class: "arrow", "aria-hidden": "true" }, here ? (here.down ? " ↓" : " ↑") : ""),
+      here ? h("span", { class: "arrow", "aria-hidden": "true" }, here.down ? " ↓" : " ↑") : null,
     ),
   );
 }

@@ -4,6 +4,7 @@ import { fitted, linear } from "./chart.js";
 import { h, on, s } from "./dom.js";
 import { countsText, interval, notJudged, posteriorOf, score } from "./facts.js";
 import { filterField, filtered, sortHeading } from "./parts.js";
+import { isWhole, partOf } from "./rows.js";
 import { term } from "./terms.js";
 import { count, name, plain, plural } from "./text.js";
 import { hideTip, showTip } from "./tip.js";
@@ -78,7 +79,7 @@ export const posteriors = {
             h("col", { style: { width: "130px" } }),
             h("col", { style: { width: "60px" } }),
             h("col", { style: { width: "60px" } }),
-            facts.names.map((model) => h("col", { "data-key": model, style: { width: `${lane}px` } })),
+            h("col", { span: lanes, style: { width: `${lane}px` } }),
           ),
           h(
             "thead",
@@ -95,7 +96,7 @@ export const posteriors = {
           h(
             "tbody",
             null,
-            shown.map((row) => questionRow(row, facts, unjudged, lane, lanes)),
+            shown.map((row, at) => questionRow(row, state, unjudged, lane, at)),
           ),
         ),
       ),
@@ -202,12 +203,15 @@ function modelHeader(model, lane, sort) {
   });
 }
 
-/** @param {Row} row @param {Facts} facts @param {Set<number>} unjudged @param {number} lane @param {number} lanes */
-function questionRow(row, facts, unjudged, lane, lanes) {
+/** @param {Row} row @param {State} state @param {Set<number>} unjudged @param {number} lane @param {number} at */
+function questionRow(row, state, unjudged, lane, at) {
+  const { facts } = state;
   const { id } = row.question;
+  const lanes = facts.names.length;
+  const whole = isWhole(state, "questions", at);
   return h(
     "tr",
-    { "data-key": id },
+    { "data-key": id, "data-unseen": whole ? null : partOf("questions", at) },
     h(
       "th",
       { scope: "row" },
@@ -219,7 +223,11 @@ function questionRow(row, facts, unjudged, lane, lanes) {
     ),
     h("td", { class: "digits" }, score(facts, row.mean, 0)),
     h("td", { class: "digits" }, score(facts, row.spread, 0)),
-    h("td", { colspan: lanes, class: "lanes", "data-index": row.index }, drawn(row, facts, unjudged, lane, lanes)),
+    h(
+      "td",
+      { colspan: lanes, class: "lanes", "data-index": row.index },
+      whole ? drawn(row, facts, unjudged, lane, lanes) : null,
+    ),
   );
 }
 
@@ -242,14 +250,11 @@ function drawn(row, facts, unjudged, lane, lanes) {
     else intervals += `M${x(lo).toFixed(1)} ${middle}H${x(hi).toFixed(1)}`;
     means += `M${x(mean).toFixed(1)} ${middle - 7}v14`;
   }
+  const paths = { blank: blanks, track: tracks, interval: intervals, hollow, mean: means };
   return s(
     "svg",
     { width: lanes * lane, height: HEIGHT, "aria-hidden": "true" },
-    s("path", { class: "blank", d: blanks }),
-    s("path", { class: "track", d: tracks }),
-    s("path", { class: "interval", d: intervals }),
-    s("path", { class: "hollow", d: hollow }),
-    s("path", { class: "mean", d: means }),
+    Object.entries(paths).map(([name, d]) => (d ? s("path", { class: name, d }) : null)),
   );
 }
 

@@ -5,14 +5,15 @@ import { h, s } from "./dom.js";
 import { againstText, interval, narrowInterval, pairText, resultsOf, score, verdictWord, zText } from "./facts.js";
 import { metricsTable } from "./metrics.js";
 import { nothing, region } from "./parts.js";
+import { isWhole, partOf } from "./rows.js";
 import { term } from "./terms.js";
 import { count, duration, name, number, percent, plain, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { ModelRow, PairRow, RunView, TermKey } from "./sent.js" */
-/** @import { Section } from "./parts.js" */
+/** @import { Section, State } from "./parts.js" */
 
-/** @typedef {{number: number | null, rows: ModelRow[]}} Tier */
+/** @typedef {{number: number | null, rows: ModelRow[], first: number}} Tier */
 /** @typedef {{from: number, to: number, at: (value: number) => string, ticks: number[]}} PlotScale */
 
 /**
@@ -31,7 +32,8 @@ export const ranking = {
   id: "ranking",
   title: "Ranking",
   short: "Ranking",
-  render({ view, facts }) {
+  render(state) {
+    const { view, facts } = state;
     const { results } = view;
     if (!results) return nothing("There is no ranking before the first look.");
     const rows = results.models;
@@ -77,7 +79,7 @@ export const ranking = {
               ),
             ),
           ),
-          tiersOf(rows).map((tier) => tierBody(tier, columns, x, facts)),
+          tiersOf(rows).map((tier) => tierBody(tier, columns, x, state)),
         ),
       ),
       facts.drawnFrom === null ? shrunk(facts) : null,
@@ -121,24 +123,27 @@ function shrunk(facts) {
 function tiersOf(rows) {
   /** @type {Tier[]} */
   const tiers = [];
-  for (const row of rows) {
+  for (const [at, row] of rows.entries()) {
     const number = row.score === null ? null : row.tier;
     const tier = tiers.at(-1);
     if (tier?.number === number) tier.rows.push(row);
-    else tiers.push({ number, rows: [row] });
+    else tiers.push({ number, rows: [row], first: at });
   }
   return tiers;
 }
 
-/** @param {Tier} given @param {Column[]} columns @param {PlotScale} x @param {Facts} facts */
-function tierBody({ number: tier, rows }, columns, x, facts) {
+/** @param {Tier} given @param {Column[]} columns @param {PlotScale} x @param {State} state */
+function tierBody({ number: tier, rows, first }, columns, x, state) {
+  const { facts } = state;
+  const unseen = (/** @type {number} */ at) =>
+    isWhole(state, "ranking", first + at) ? null : partOf("ranking", first + at);
   return h(
     "tbody",
     { "data-key": `tier-${tier}-${rows[0].rank}` },
     rows.map((row, at) =>
       h(
         "tr",
-        { "data-key": row.name, class: row.set_aside === null ? null : "aside" },
+        { "data-key": row.name, class: row.set_aside === null ? null : "aside", "data-unseen": unseen(at) },
         at === 0
           ? h("th", { scope: "rowgroup", rowspan: rows.length, class: "tier" }, h("span", null, tier ?? "–"))
           : null,
@@ -155,8 +160,12 @@ function tierBody({ number: tier, rows }, columns, x, facts) {
           h("b", null, score(facts, row.score)),
           row.lo === null ? null : below(narrowInterval(facts, row.lo, row.hi)),
         ),
-        h("td", { class: "plot" }, forest(row, x, facts)),
-        columns.map((column) => h("td", { class: column.digits === false ? null : "digits" }, column.cell(row))),
+        unseen(at) === null
+          ? [
+              h("td", { class: "plot" }, forest(row, x, facts)),
+              columns.map((column) => h("td", { class: column.digits === false ? null : "digits" }, column.cell(row))),
+            ]
+          : h("td", { colspan: 1 + columns.length }),
       ),
     ),
   );

@@ -110,8 +110,8 @@ function chart({ width: wide, facts }, points) {
 function numbers(points) {
   const step = Math.ceil(points.length / 40);
   const shown = points.filter((_, at) => at % step === 0 || at === points.length - 1);
-  return data("Agreement and decisions", {
+  return data("Agreement and decisions", () => ({
     head: ["Look", "Trials", "Agreement τ", "Decided"],
     rows: shown.map((one) => [one.look, count(one.trials), number(one.tau, 3), percent(one.decided, 1)]),
-  });
+  }));
 }

@@ -10,8 +10,9 @@ import { count, listed, moment, name, number, plain, plural } from "./text.js";
 const TITLE = "Sites on the cluster";
 const IN_TROUBLE = ["lost", "waiting", "loading", "serving", "ended"];
 
-/** Nothing where the run had none. @param {State} state @returns {Child} */
-export function sites({ view, pulse, live }) {
+/** Nothing where the run had none. @param {State} shown @returns {Child} */
+export function sites(shown) {
+  const { view, pulse, live } = shown;
   if (!view.sites.length) return null;
   const ranked = view.sites.toSorted((one, other) => rank(one) - rank(other));
   const speeds = live ? new Map(pulse?.sites.map((one) => [keyOf(one), one.per_second])) : new Map();
@@ -47,7 +48,7 @@ export function sites({ view, pulse, live }) {
   return [
     h("h3", null, TITLE),
     h("p", { class: "note" }, summary(view.sites)),
-    region(TITLE, "tall", table({ caption: TITLE, head, rows, texts: 6, key })),
+    region(TITLE, "tall", table({ caption: TITLE, head, rows, texts: 6, key, long: { state: shown, list: "sites" } })),
   ];
 }
 

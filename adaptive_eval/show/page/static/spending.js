@@ -105,7 +105,7 @@ function chart(state) {
 function numbers({ view, facts }) {
   const step = Math.ceil(view.spending.length / 50);
   const shown = view.spending.filter((_, at) => at % step === 0 || at === view.spending.length - 1);
-  return data("Used since the start", {
+  return data("Used since the start", () => ({
     head: ["Time", "Active", "Trials", "Tokens", "USD", "GPU hours"],
     rows: shown.map((one) => [
       moment(one.at),
@@ -115,5 +115,5 @@ function numbers({ view, facts }) {
       usd(one.usd),
       number(one.gpu_seconds / 3600),
     ]),
-  });
+  }));
 }

@@ -44,7 +44,7 @@ export const stopping = {
             `Show all ${count(pairs.length)} comparisons`,
           )
         : null,
-      undecided(view, facts),
+      undecided(state),
     ];
   },
   wire(root, state) {
@@ -127,8 +127,9 @@ function picker(state, chosen, current) {
   );
 }
 
-/** What is not decided, and how many trials it would need. @param {RunView} view @param {Facts} facts */
-function undecided(view, facts) {
+/** What is not decided, and how many trials it would need. @param {State} state */
+function undecided(state) {
+  const { view, facts } = state;
   const { pairs } = resultsOf(view);
   const rows = pairs.filter((pair) => !SETTLED.has(pair.verdict));
   if (!rows.length)
@@ -153,6 +154,7 @@ function undecided(view, facts) {
         ],
         texts: 2,
         key: (at) => pairKey(sorted[at].better, sorted[at].worse),
+        long: { state, list: "undecided" },
         rows: sorted.map((pair) => [
           pairText(facts, pair),
           badge(pair.verdict),

@@ -106,12 +106,12 @@ function ranksBehind(looks, ranks, names) {
   const shown = looks.filter((_, at) => at % Math.ceil(looks.length / 40) === 0 || at === looks.length - 1);
   const at = (/** @type {string} */ name, /** @type {number} */ look) =>
     ranks.get(name)?.find(([number]) => number === look)?.[1] ?? "–";
-  return data("Rank of each model", {
+  return data("Rank of each model", () => ({
     head: ["Look", "Trials", ...names.map((name) => plain(name, 24))],
     rows: shown.map((look) => [
       look.look,
       count(look.trials.reduce((sum, one) => sum + one, 0)),
       ...names.map((name) => at(name, look.look)),
     ]),
-  });
+  }));
 }

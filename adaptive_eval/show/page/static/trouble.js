@@ -5,8 +5,8 @@ import { region, table } from "./parts.js";
 import { sites } from "./sites.js";
 import { count, duration, moment, name, number, percent, plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { ModelRow, RunView } from "./sent.js" */
-/** @import { Section } from "./parts.js" */
+/** @import { ModelRow } from "./sent.js" */
+/** @import { Section, State } from "./parts.js" */
 
 /** @type {Record<string, string>} */
 const EVENTS = {
@@ -37,13 +37,13 @@ export const trouble = {
   title: "Answers, requests, events",
   short: "Traffic",
   render(state) {
-    const { view } = state;
-    return [sites(state), answers(view), traffic(view), batches(view), turns(view), events(view)];
+    return [sites(state), ...[answers, traffic, batches, turns, events].map((part) => part(state))];
   },
 };
 
-/** @param {RunView} view */
-function answers(view) {
+/** @param {State} state */
+function answers(state) {
+  const { view } = state;
   const rows = view.results?.models ?? [];
   const signals = [...new Set(rows.flatMap((row) => Object.keys(row.signals)))].sort();
   /** @type {[string, (row: ModelRow) => number][]} */
@@ -57,6 +57,7 @@ function answers(view) {
   if (!columns.length)
     return h("p", { class: "note" }, "No answer was truncated, empty, refused, repeated or left ungraded.");
   return grid(
+    state,
     "Answers worth a note",
     ["Model", "Answers", ...columns.map(([title]) => title)],
     rows
@@ -81,11 +82,13 @@ function smallShare(share) {
   return share < 0.001 ? "< 0.1%" : percent(share, 1);
 }
 
-/** @param {RunView} view */
-function traffic(view) {
+/** @param {State} state */
+function traffic(state) {
+  const { view } = state;
   if (!view.traffic.length) return null;
   const first = view.traffic.some((one) => one.ttft !== null);
   return grid(
+    state,
     "Answers by model and server",
     [
       "Model",
@@ -113,20 +116,20 @@ function traffic(view) {
   );
 }
 
-/** Places where models were served one after the other. @param {RunView} view */
-function turns(view) {
-  const rows = (view.results?.turns ?? []).map((one) => [
+/** Places where models were served one after the other. @param {State} state */
+function turns(state) {
+  const rows = (state.view.results?.turns ?? []).map((one) => [
     plain(one.on, 80),
     count(one.models),
     count(one.swaps),
     duration(one.seconds),
   ]);
-  return rows.length ? grid("Models that took turns", ["On", "Models", "Swaps", "Time for them"], rows) : null;
+  return rows.length ? grid(state, "Models that took turns", ["On", "Models", "Swaps", "Time for them"], rows) : null;
 }
 
-/** What batch services have. @param {RunView} view */
-function batches(view) {
-  const rows = view.batches.map((one) => [
+/** What batch services have. @param {State} state */
+function batches(state) {
+  const rows = state.view.batches.map((one) => [
     name(one.model, 60),
     plain(one.batch ?? "being handed in", 60),
     plain(one.cancelled ? "being cancelled" : "pending", 20),
@@ -134,7 +137,7 @@ function batches(view) {
     count(one.requests),
   ]);
   return rows.length
-    ? grid("Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4)
+    ? grid(state, "Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4)
     : null;
 }
 
@@ -143,13 +146,15 @@ function seconds(value) {
   return value === null ? "–" : value < 1 ? `${Math.round(1000 * value)} ms` : duration(value);
 }
 
-/** @param {RunView} view */
-function events(view) {
+/** @param {State} state */
+function events(state) {
+  const { view } = state;
   const shown = view.events.slice(-SHOWN).reverse();
   if (!shown.length) return null;
   const left = view.events.length - shown.length;
   return [
     grid(
+      state,
       "Events, the latest first",
       ["Time", "What", "Details"],
       shown.map((event) => [
@@ -173,7 +178,8 @@ function details(body) {
     .join(" · ");
 }
 
-/** @param {string} title @param {string[]} head @param {Child[][]} rows */
-function grid(title, head, rows, texts = 1) {
-  return [h("h3", null, title), region(title, "tall", table({ caption: title, head, rows, texts }))];
+/** @param {State} state @param {string} title @param {string[]} head @param {Child[][]} rows */
+function grid(state, title, head, rows, texts = 1) {
+  const long = { state, list: title };
+  return [h("h3", null, title), region(title, "tall", table({ caption: title, head, rows, texts, long }))];
 }

@@ -342,12 +342,12 @@ function dataTable(facts, one, curves) {
     "Information",
     "Verdict",
   ];
-  const rows = one.points.map((point) => [
+  const row = (/** @type {Point} */ point) => [
     point.look,
     shown(curves.value(point)),
     shown(curves.upper(point)),
     percent(point.information, 1),
     verdictWord(point.verdict),
-  ]);
-  return data(titleOf(facts, one), { head, rows, texts: 5 }, `data-${one.key}`);
+  ];
+  return data(titleOf(facts, one), () => ({ head, rows: one.points.map(row), texts: 5 }), `data-${one.key}`);
 }
