@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -63,12 +64,25 @@ def check_table(checks: Iterable[Check]) -> str:
 
 
 def publish(options: argparse.Namespace, text: str, checks: Iterable[Check]) -> None:
-    """Print the document, and write what the options ask for."""
+    """Print the document, and write what the options ask for; sections that people added to the file stay."""
     print(text)
     if options.json is not None:
         options.json.write_text(json.dumps([check._asdict() for check in checks], indent=1) + "\n")
     if options.markdown is not None:
-        options.markdown.write_text(text.rstrip("\n") + "\n")
+        text = text.rstrip("\n") + "\n"
+        options.markdown.write_text(text + added_by_hand(options.markdown, text))
+
+
+def added_by_hand(path: Path, text: str) -> str:
+    """What the document at `path` has from the first heading on that `text` lacks."""
+    before = path.read_text() if path.exists() else ""
+    at = next((at for at in _sections(before) if before[at:].splitlines()[0] not in text.splitlines()), None)
+    return "" if at is None else f"\n{before[at:]}"
+
+
+def _sections(text: str) -> list[int]:
+    """Where headings of the second level begin."""
+    return [found.start() for found in re.finditer(r"^## ", text, re.MULTILINE)]
 
 
 def conclude(
