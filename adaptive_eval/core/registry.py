@@ -37,6 +37,7 @@ POLICIES: dict[str, PolicyEntry] = _by_name(
     policies.UNRESOLVED_PAIRS,
     policies.UNIFORM,
     policies.LEADER,
+    policies.SOONEST,
 )
 OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.RANKING,

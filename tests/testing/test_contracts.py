@@ -27,7 +27,7 @@ KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 SELDOM = {
     *("zscore", "published", "intervals", "expected_loss"),
-    *("unresolved_pairs", "uniform"),
+    *("unresolved_pairs", "uniform", "soonest"),
     *("best", "top_k", "place", "baseline"),
 }
 """Built-ins whose boundaries, allocations and runs the default tests of `core` try too: these long ones are for all."""
