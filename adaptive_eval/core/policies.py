@@ -176,7 +176,7 @@ class Soonest(Leader):
     """What is most likely to be settled comes first, whatever is compared, and the rest waits.
 
     In the end this takes as many trials as to ask about all that is open at once. But of what is called, half is called
-    after 0.6 to 0.9 of the trials, in 2 to 3 times as many looks (benchmarks/large.md): for runs that a cap may end.
+    after 0.75 to 0.9 of the trials, in 2 to 3 times as many looks (benchmarks/large.md): for runs that a cap may end.
     """
 
     share: float = 0.8
