@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Refusal
+from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.types import ReplicaHealth
 from adaptive_eval.errors import EndpointError
 
+NOT_SENT = frozenset({FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES})
+"""Failures of which a server knows nothing."""
 CHECK_SECONDS = 60.0
 """A server that has not said a word in this time is not fit for a run."""
 
@@ -14,14 +17,20 @@ CHECK_SECONDS = 60.0
 async def checked(
     url: str, ask: Callable[[str], Awaitable[ReplicaHealth]], sleep: Callable[[float], Awaitable[None]]
 ) -> ReplicaHealth:
-    """What comes of asking a server once, or twice where it refuses: one refusal alone may not be meant."""
+    """What comes of asking a server once, or twice where it refuses or fails: one such answer alone says little.
+
+    A server that cannot be reached is not asked twice: a run does not wait for it either.
+    """
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             try:
                 return await ask(url)
-            except Refusal:
+            except (Refusal, Failure) as error:
+                if isinstance(error, Failure) and error.kind in NOT_SENT:
+                    raise
                 await sleep(REFUSED_PAUSE)
-                return await ask(url)
+                found = await ask(url)
+                return replace(found, detail=f"{found.detail}, asked again after: {error}")
     except TimeoutError:
         return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
     except EndpointError as error:

@@ -92,6 +92,10 @@ SILENCE_SECONDS = 60.0
 """After so long without a line comes one that says where the run stands."""
 
 
+LOOK_SECONDS = 10.0
+"""A look that calls nothing has a line only so long after the look that was told before it."""
+
+
 class PlainDisplay:
     """Prints lines as things happen."""
 
@@ -99,6 +103,8 @@ class PlainDisplay:
         self._out = out or sys.stdout
         self._rates = Rates()
         self._timer: asyncio.TimerHandle | None = None
+        self._told: tuple[str, tuple[int, ...]] | None = None
+        self._told_at = 0.0
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._models, self._take = models, take
@@ -113,12 +119,22 @@ class PlainDisplay:
         eta = self._rates.eta(status.trials_to_go)
         left = "" if eta is None else f", about {duration(eta)} left"
         for look in looks:
+            if not self._is_news(look):
+                continue
             scored = [model for model in look.order if not math.isnan(look.scores[model])]
             leader = f"first {safe_line(self._models[scored[0]], 40)}" if scored else "no model has a score"
             self._print(
                 f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; {leader}; "
                 f"{duration(status.elapsed)}{left}"
             )
+
+    def _is_news(self, look: Look) -> bool:
+        """Whether a look changes what was told last, or that was told a while ago: looks may come many a second."""
+        now = (verdict_counts(look), look.order[:1])
+        if now == self._told and time.monotonic() - self._told_at < LOOK_SECONDS:
+            return False
+        self._told, self._told_at = now, time.monotonic()
+        return True
 
     def happened(self, event: Event) -> None:
         if (told := sentence(event)) is not None:

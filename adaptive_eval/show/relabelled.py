@@ -35,8 +35,11 @@ def rubric_sections(found: Relabelling) -> Iterator[str]:
         "look at these trials; the run may have called more comparisons at an earlier look."
     )
     numbers = [str(number) for number, _ in _numbered(found)]
-    yield "Rank, and tier in brackets:"
-    yield markdown_table(["model", *numbers], _by_model(found, lambda model, _: _place(model)))
+    if len({tuple(map(_place, one.models)) for one in found.rubrics}) > 1:
+        yield "Rank, and tier in brackets:"
+        yield markdown_table(["model", *numbers], _by_model(found, lambda model, _: _place(model)))
+    else:
+        yield "Ranks and tiers are the same by all of these."
     yield "Score and its standard error:"
     yield markdown_table(["model", *numbers], _by_model(found, _score))
     if notes := list(_notes(found)):
@@ -101,7 +104,10 @@ def _notes(found: Relabelling) -> Iterator[str]:
     for key, value in assumed.items():
         names = ", ".join(markdown_cell(one.name) for one in found.rubrics if key in one.assumed)
         yield f"No trial has {key}: taken for {value:g} by {names}."
-    yield from (f"{markdown_cell(one.name)}: {markdown_cell(one.why, 500)}." for one in found.not_there)
+    why = dict.fromkeys(one.why for one in found.not_there)
+    for told in why:
+        names = ", ".join(markdown_cell(one.name) for one in found.not_there if one.why == told)
+        yield f"{names}: {markdown_cell(told, 500)}."
 
 
 def _alike(name: str, other: str) -> str:

@@ -176,6 +176,25 @@ async def test_a_check_asks_again(endpoint: Opener) -> None:
     assert not health.ok and "HTTP 403" in health.replicas[0].detail
 
 
+async def test_a_check_asks_again_after_an_error_of_the_server(endpoint: Opener) -> None:
+    def failing(times: int) -> Script:
+        async def script(asked: Exchange) -> None:
+            if asked.index < times:
+                await asked.reply(500, b"hiccup")
+            else:
+                choice = {"message": {"content": "42"}, "finish_reason": "stop"}
+                await asked.reply(200, {"choices": [choice], "model": "m"})
+
+        return script
+
+    async with raw_server(failing(1)) as server:
+        health = await endpoint(server.base_url).check()
+    assert health.ok and health.replicas[0].detail == "it answers, asked again after: HTTP 500: hiccup"
+    async with raw_server(failing(2)) as server:
+        health = await endpoint(server.base_url).check()
+    assert not health.ok and health.replicas[0].detail == "HTTP 500: hiccup"
+
+
 async def test_a_stray_refusal_of_several_answers_leaves_them_together(endpoint: Opener) -> None:
     async def script(asked: Exchange) -> None:
         if asked.index == 2:

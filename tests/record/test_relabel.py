@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.relabel import OWN, RelabelledRubric, relabel
+from adaptive_eval.record.relabel import OWN, RelabelledRubric, RubricNotThere, relabel
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.database import DATABASE_FILE
 
@@ -53,6 +55,17 @@ def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
     }
     assert rubrics["efficiency_adjusted"].fitted == ("len_p33", "len_p66")
     assert rubrics["exact_match"].assumed == {"verifier_c": 0.0}
+
+
+def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
+    found = relabel(run)
+    own, why = found.rubrics[0], "needs has_box, which no trial has"
+    lacking = tuple(RubricNotThere(name, why) for name in ("format_aware", "strict_compliance"))
+    alike = "\n\n".join(rubric_sections(replace(found, rubrics=(own, replace(own, name="again")), not_there=lacking)))
+    assert "Ranks and tiers are the same by all of these." in alike and "Rank, and tier" not in alike
+    assert alike.endswith("- format\\_aware, strict\\_compliance: needs has\\_box, which no trial has.")
+    worse = replace(own, name="worse", models=(replace(own.models[0], rank=9), *own.models[1:]))
+    assert "Rank, and tier" in "\n".join(rubric_sections(replace(found, rubrics=(own, worse))))
 
 
 def test_the_own_rubric_is_what_the_run_says(run: Path) -> None:

@@ -82,7 +82,8 @@ class Watched(Bed):
         display.ended(Ended(Reason.SETTLED, self.take(), results, self.directory), "adaptive-eval run x.yaml")
 
 
-async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path) -> None:
+async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_display, "LOOK_SECONDS", 0.0)
     out = io.StringIO()
     bed = Watched(tmp_path)
     await bed.show(PlainDisplay(out))
@@ -96,6 +97,25 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path) -> Non
     )
     assert lines[-1].startswith("results "), "there is nothing to continue"
     assert all(len(line) <= 120 for line in lines)
+
+
+async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, out, now = Watched(tmp_path), io.StringIO(), [100.0]
+    await bed.show(QuietDisplay())
+    monkeypatch.setattr(plain_display, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    first = bed.controller.looks[0]
+    display = PlainDisplay(out)
+    display.opened("run", bed.names, bed.take)
+    display.looked([replace(first, index=index) for index in range(3)])
+    led = replace(first, index=3, order=first.order[::-1])
+    display.looked([led, replace(led, index=4)])
+    now[0] += plain_display.LOOK_SECONDS
+    display.looked([replace(led, index=5), replace(led, index=6)])
+    display.closed()
+    told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
+    assert told == ["look 1", "look 4", "look 6"]
 
 
 async def test_json_writes_records_only(tmp_path: Path) -> None:

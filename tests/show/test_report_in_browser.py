@@ -11,7 +11,7 @@ import pytest
 from browsing import Tabs
 from page_views import simulated, world
 
-from adaptive_eval.record.results import Caution, MetricRow, ServerRow, TurnsRow
+from adaptive_eval.record.results import Caution, MetricRow, OtherCostRow, ServerRow, TurnsRow
 from adaptive_eval.record.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.show.plots import convergence
@@ -42,6 +42,20 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202et
 
 def asked(kind: str) -> RunView:
     return simulated(world(MODELS[:1] if kind == "alone" else MODELS, 8), **ASKED[kind])  # type: ignore[arg-type]
+
+
+def test_what_was_asked_ahead_of_several_models_is_one_line(tabs: Tabs) -> None:
+    view = asked("ranking")
+    assert view.results is not None
+    ahead = [OtherCostRow("unwanted", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
+    lost = OtherCostRow("lost", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
+    cost = replace(view.results.cost, beside=(ahead[0], lost, *ahead[1:]))
+    page = tabs.report(report_page(replace(view, results=replace(view.results, cost=cost))))
+    assert page.locator("[data-key=besides] li").all_inner_texts() == [
+        "Besides, on answers of 3 models that were asked ahead and never wanted: 36 answers and 1,500 tokens. "
+        "Caps count it.",
+        "Besides, on answers of model-b that never came: 64 tokens. Caps count it.",
+    ]
 
 
 @pytest.mark.parametrize("kind", ASKED)

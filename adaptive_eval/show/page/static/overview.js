@@ -246,7 +246,7 @@ function besides(view) {
     grading?.in_vain
       ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
       : null,
-    rows.map((row) => h("li", null, `Besides, ${spentOn(row)}: ${listed(amounts(row))}. Caps count it.`)),
+    together(rows).map((row) => h("li", null, `Besides, ${spentOn(row)}: ${listed(amounts(row))}. Caps count it.`)),
   );
 }
 
@@ -270,6 +270,32 @@ function graded(row) {
     ...(row.usd ? [usd(row.usd)] : []),
     ...(row.gpu_seconds ? [`${duration(row.gpu_seconds)} of GPUs`] : []),
   ]);
+}
+
+/** The rows, with one in place of several for what came of several models and was lost, or not wanted.
+ * @param {readonly OtherCostRow[]} rows @returns {OtherCostRow[]} */
+function together(rows) {
+  /** @type {OtherCostRow[]} */
+  const found = [];
+  for (const row of rows) {
+    const of = rows.filter((other) => other.what === row.what);
+    if (of.length < 2 || !["lost", "unwanted"].includes(row.what)) found.push(row);
+    else if (of[0] === row) found.push({ ...row, ...totals(of), model: `${of.length} models` });
+  }
+  return found;
+}
+
+/** @param {OtherCostRow[]} rows */
+function totals(rows) {
+  const sum = (/** @type {"trials" | "answers" | "tokens" | "usd" | "counted_gpu_seconds"} */ of) =>
+    rows.reduce((all, row) => all + row[of], 0);
+  return {
+    trials: sum("trials"),
+    answers: sum("answers"),
+    tokens: sum("tokens"),
+    usd: sum("usd"),
+    counted_gpu_seconds: sum("counted_gpu_seconds"),
+  };
 }
 
 /** @param {OtherCostRow} row */
