@@ -83,7 +83,7 @@ def replay(job: tuple[Scenario, dict[str, Any], int]) -> Found:
 
 def paced(scenario: Scenario, pace: Pace) -> dict[str, Any]:
     """The choices of a plan at this pace."""
-    return {"pace": pace, "rule": Sequential(start=max(TrialsConfig().min, pace.opening) / scenario.cap)}
+    return {"pace": pace, "rule": Sequential(start=pace.first_round(TrialsConfig().min, scenario.cap) / scenario.cap)}
 
 
 def paces(scenario: Scenario) -> Iterator[tuple[str, Pace]]:

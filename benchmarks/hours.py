@@ -199,7 +199,7 @@ def paced(scenario: Scenario, favour: Favour, setting: Setting) -> dict[str, Any
     trials = TrialsConfig(max=scenario.cap, favour=favour)
     questions = scenario.world.p.shape[1]
     pace = pace_of(AllocationConfig(), trials, questions, in_turn=setting.places > 0)
-    return {"pace": pace, "rule": Sequential(start=max(trials.min, pace.opening) / scenario.cap)}
+    return {"pace": pace, "rule": Sequential(start=pace.first_round(trials.min, scenario.cap) / scenario.cap)}
 
 
 class Row(NamedTuple):

@@ -89,7 +89,7 @@ def simulated(case: Case, kind: str, seed: int) -> Ideal:
     else:
         trials = TrialsConfig(max=CAP, favour=favour)
         pace = pace_of(AllocationConfig(), trials, len(world.questions))
-        choices = {"pace": pace, "rule": Sequential(start=max(trials.min, pace.opening) / CAP)}
+        choices = {"pace": pace, "rule": Sequential(start=pace.first_round(trials.min, CAP) / CAP)}
     controller = Controller(scenario.plan(**choices))
     timeline = drive_in_time(controller, scenario.tape(seed), case.times(seed), case.slots)
     found = judge_replay(seed, controller, world.truth)

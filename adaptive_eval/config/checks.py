@@ -10,6 +10,11 @@ from operator import attrgetter
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from adaptive_eval.config.coupled import (
+    coupled_models_are_compared,
+    coupled_seeds_have_a_variance,
+    coupled_seeds_have_trials,
+)
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.drawn import (
     drawn_beginning_problems,
@@ -17,7 +22,16 @@ from adaptive_eval.config.drawn import (
     drawn_questions_problems,
     drawn_rubric_problems,
 )
-from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.grading_checks import (
+    answers_are_there,
+    asked_grader_can_be_counted,
+    judge_has_what_it_goes_by,
+    metrics_are_of_right_and_wrong,
+    prior_has_its_categories,
+    recorded_outcomes_have_their_meaning,
+    rubric_has_its_signals,
+)
+from adaptive_eval.config.listed_models import Models, asked_models, valid_models
 from adaptive_eval.config.opponent import (
     opponent_objective_problems,
     opponent_prior_problems,
@@ -28,25 +42,13 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
-from adaptive_eval.endpoints.types import KEEP_TOKENS
-from adaptive_eval.graders.asked import AskedGrader, rubric_beside
-from adaptive_eval.graders.comparing import REFERENCE
-from adaptive_eval.graders.frozen import LENGTH_RATIO
-from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.graders.scoring import MOST_SUMS
-from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
+from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Section
 
-NAME_IT = "name the field that holds it"
-COUPLED_OBJECTIVES = ("baseline", "pairs")
-"""Objectives whose comparisons are fixed beforehand: in a ranking models stop at different times, and share few
-trials."""
 Names = tuple[str, ...]
-Models = tuple[ModelConfig | None, ...]
-"""The models of the file in their order, None for those with mistakes of their own."""
 
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
@@ -58,17 +60,8 @@ def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
             yield from check(**{name: sections[name] for name in parameters if name in sections})
 
 
-def _valid(models: Models) -> Iterator[tuple[int, ModelConfig]]:
-    return ((number, model) for number, model in enumerate(models) if model is not None)
-
-
-def _asked(models: Models) -> Iterator[tuple[int, ModelConfig]]:
-    """The models that are asked, with their numbers."""
-    return ((number, model) for number, model in _valid(models) if model.recorded is None)
-
-
 def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
-    recorded = [model for _, model in _valid(models) if model.recorded is not None]
+    recorded = [model for _, model in valid_models(models) if model.recorded is not None]
     if models and len(recorded) == len(models):
         mend = "add the model that is new; to see what earlier runs have found use `adaptive-eval report` or `board`"
         yield Problem(("models",), "must have one that is asked: all of them are recorded", mend)
@@ -77,31 +70,12 @@ def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterat
         yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
 
 
-def _metrics_are_of_right_and_wrong(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
-    if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
-        rule = "need a rubric of two categories, since each draw succeeds or fails"
-        yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
-
-
 def _recorded_models_have_no_servers(models: Models) -> Iterator[Problem]:
-    for number, model in _valid(models):
+    for number, model in valid_models(models):
         for key in ("launch", "simulate", "batch") if model.recorded is not None else ():
             if getattr(model, key):
                 rule = "is of no use to a recorded model, which is never asked"
                 yield Problem(("models", number, key), rule, f"remove {key}, or recorded")
-
-
-def _recorded_outcomes_have_their_meaning(
-    models: Models, rubric: RubricConfig, prior_evidence: PriorEvidenceConfig | None
-) -> Iterator[Problem]:
-    """Categories go by thresholds, and what is known of a model is either recorded or R0."""
-    recorded = [model.recorded for _, model in _valid(models) if model.recorded is not None]
-    if recorded and rubric.fit == "opening":
-        rule = "may not be `opening` with recorded models, whose categories go by other thresholds"
-        yield Problem(("rubric", "fit"), rule, f"take those of the earlier run: `fit: {{run: {recorded[0]}}}`")
-    if recorded and prior_evidence is not None:
-        rule = "may not stand beside recorded models"
-        yield Problem(("prior_evidence",), rule, "remove it, or name the models' runs under prior_evidence alone")
 
 
 def _enough_models(objective: ObjectiveConfig, names: Names, grader: GraderOptions | None = None) -> Iterator[Problem]:
@@ -225,36 +199,11 @@ def _values_lie_on_the_scale(
 def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
     known = (*QUESTION_FIELDS, *questions.fields.metadata)
     templates: dict[KeyPath, str] = {("prompt", "template"): prompt.template}
-    for number, model in _valid(models):
+    for number, model in valid_models(models):
         templates[("models", number, "prompt", "template")] = model.prompt.template
     for path, template in templates.items():
         for problem in template_problems(template, known):
             yield Problem(path, "has a name in braces that is no field", problem)
-
-
-def _rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
-    opened = open_rubric(rubric_beside(grader, rubric))
-    known = grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
-    if grader.gives:
-        for name in sorted(opened.needs - known):
-            close = get_close_matches(name, known, 1)
-            mend = f"did you mean {close[0]}?" if close else f"this grader's are {', '.join(sorted(grader.gives))}"
-            yield Problem(("rubric",), f"needs the signal {name}, which no answer will have", mend)
-    if opened.lacks and rubric.fit is None:
-        rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"
-        yield Problem(
-            ("rubric", "fit"), rule, "add `fit: opening`, or `fit: {run: ...}`, or numbers under `thresholds`"
-        )
-    if not opened.lacks and rubric.fit is not None:
-        yield Problem(("rubric", "fit"), "has nothing to fit: the rubric compares with numbers alone", "remove it")
-    for number, model in _asked(models):
-        path: KeyPath = ("models", number)
-        if "completion_bpt" in opened.needs and not model.sampling.logprobs:
-            yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
-        if (needs := sorted(opened.needs & set(TOKEN_MEASURES))) and model.sampling.logprobs != KEEP_TOKENS:
-            yield Problem((*path, "sampling", "logprobs"), f"must be tokens: the rubric needs {needs[0]}")
-        if "prompt_bpt" in opened.needs and model.prompt_logprobs is None:
-            yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
 
 
 def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
@@ -265,45 +214,10 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
         ("gpu_hours", budget.gpu_hours, "gpus"),
     )
     for cap, limit, key in needs:
-        without = [model.name for _, model in _asked(models) if attrgetter(key)(model) is None]
+        without = [model.name for _, model in asked_models(models) if attrgetter(key)(model) is None]
         if limit is not None and without:
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {', '.join(without)} has none"
             yield Problem(("budget", cap), rule, f"add it, or remove budget.{cap}")
-
-
-def _asked_grader_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """Caps reserve what it may cost to have an answer graded with the answer."""
-    if not isinstance(grader, AskedGrader):
-        return
-    for cap, limit, key in (
-        ("usd", budget.usd, "price"),
-        ("usd", budget.usd, "sampling.max_tokens"),
-        ("tokens", budget.tokens, "sampling.max_tokens"),
-        ("gpu_hours", budget.gpu_hours, "gpus"),
-    ):
-        for number, seat in enumerate(grader.seats if limit is not None else ()):
-            if attrgetter(key)(seat) is None:
-                rule = f"needs {key} of the {grader.kind}, to reserve what a verdict may cost"
-                at = f"grader.panel.{number - 1}.{key}" if number else f"grader.{key}"
-                yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
-
-
-def _judge_has_what_it_goes_by(
-    grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig
-) -> Iterator[Problem]:
-    """The answers that it compares with, and few enough sums of scores to be categories."""
-    if not isinstance(grader, Judge):
-        return
-    fields = (REFERENCE, *questions.fields.metadata)
-    if isinstance(grader.against, str) and grader.against not in fields:
-        mend = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
-        yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
-    if grader.against == REFERENCE and questions.fields.answer is None:
-        yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it", NAME_IT)
-    if rubric == RubricConfig() and grader.form.needs_rubric:
-        rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
-        mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
-        yield Problem(("grader", "scores"), rule, mend)
 
 
 def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
@@ -311,17 +225,6 @@ def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) ->
         rule = f"is not for trials.favour {trials.favour}, whose rounds are as large as needed"
         mend = "remove it, or change trials.favour"
         yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
-
-
-def _prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
-    """The categories of R0 go by the thresholds of the earlier run."""
-    if prior_evidence is not None and rubric.fit == "opening":
-        rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
-        mend = f"take those of the earlier run: `fit: {{run: {prior_evidence.run}}}`"
-        if prior_evidence.greedy:
-            rule = "may not be `opening` with greedy answers, which come before it and need their categories"
-            mend = "take thresholds of an earlier run (`fit: {run: ...}`), or give numbers under `thresholds`"
-        yield Problem(("rubric", "fit"), rule, mend)
 
 
 def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
@@ -337,7 +240,7 @@ def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsCon
 
 def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
     world = _world_models(questions)
-    for number, model in _asked(models):
+    for number, model in asked_models(models):
         path: KeyPath = ("models", number, "simulate")
         if model.simulate and questions.world is None:
             yield Problem(path, "needs the questions of a world", "set `questions: {world: coins}`")
@@ -350,7 +253,7 @@ def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator
 
 
 def _one_server_a_model(models: Models) -> Iterator[Problem]:
-    for number, model in _asked(models):
+    for number, model in asked_models(models):
         if model.launch is not None and model.simulate:
             rule, mend = "is not for a model that the simulator serves", "remove it, or simulate"
             yield Problem(("models", number, "launch"), rule, mend)
@@ -379,7 +282,7 @@ def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
 
 
 def _base_seed_is_used(seeds: str, models: Models) -> Iterator[Problem]:
-    for number, model in _asked(models):
+    for number, model in asked_models(models):
         if model.sampling.seed is not None and seeds != "consecutive":
             rule = f"is where consecutive seeds begin, but the run's seeds are {seeds}"
             yield Problem(
@@ -387,47 +290,11 @@ def _base_seed_is_used(seeds: str, models: Models) -> Iterator[Problem]:
             )
 
 
-def _coupled_models_are_compared(seeds: str, objective: ObjectiveConfig) -> Iterator[Problem]:
-    if seeds == "coupled" and str(objective.kind) not in COUPLED_OBJECTIVES:
-        rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
-        yield Problem(("seeds",), rule, "remove it, or change objective.kind", str(objective.kind))
-
-
-def _coupled_seeds_have_trials(
-    seeds: str, models: Models, prior_evidence: PriorEvidenceConfig | None
-) -> Iterator[Problem]:
-    if seeds != "coupled":
-        return
-    rule = (
-        "may not stand beside `seeds: coupled`, which compares trial by trial: of an earlier run there are only counts"
-    )
-    if prior_evidence is not None:
-        yield Problem(("prior_evidence",), rule, "remove it, or `seeds`")
-    for number, model in _valid(models):
-        if model.recorded is not None:
-            yield Problem(("models", number, "recorded"), rule, "remove it, or `seeds`")
-
-
-def _coupled_seeds_have_a_variance(seeds: str, stopping: StoppingConfig) -> Iterator[Problem]:
-    if seeds == "coupled" and stopping.prior != "self":
-        rule = "must be self with `seeds: coupled`, whose variances are centred at the differences of two models"
-        yield Problem(("stopping", "prior"), rule, "remove it, or `seeds`", stopping.prior)
-
-
-def _answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
-    kind = getattr(grader, "kind", None)
-    needs_none = kind in ("python", "judge") or (kind == "verifier" and getattr(grader, "beside", None) is None)
-    if questions.fields.answer is None and not needs_none:
-        yield Problem(
-            ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT
-        )
-
-
 CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _some_models_are_asked,
-    _metrics_are_of_right_and_wrong,
+    metrics_are_of_right_and_wrong,
     _recorded_models_have_no_servers,
-    _recorded_outcomes_have_their_meaning,
+    recorded_outcomes_have_their_meaning,
     _enough_models,
     _objective_names_models,
     _rules_fit_objective,
@@ -435,21 +302,21 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _options_are_for_built_ins,
     _values_lie_on_the_scale,
     _templates_name_fields,
-    _rubric_has_its_signals,
+    rubric_has_its_signals,
     _budget_can_be_counted,
-    _asked_grader_can_be_counted,
-    _judge_has_what_it_goes_by,
+    asked_grader_can_be_counted,
+    judge_has_what_it_goes_by,
     _rounds_have_one_size,
-    _prior_has_its_categories,
+    prior_has_its_categories,
     _prior_is_used,
     _simulation_is_whole,
     _one_server_a_model,
     _world_is_known,
     _base_seed_is_used,
-    _coupled_models_are_compared,
-    _coupled_seeds_have_trials,
-    _coupled_seeds_have_a_variance,
-    _answers_are_there,
+    coupled_models_are_compared,
+    coupled_seeds_have_trials,
+    coupled_seeds_have_a_variance,
+    answers_are_there,
     drawn_problems,
     drawn_questions_problems,
     drawn_beginning_problems,

@@ -1,9 +1,16 @@
-"""What can be known before a run of why `seeds: coupled` may couple nothing: vocabularies and samplers are not."""
+"""What `seeds: coupled` goes with, and what can be known before a run of why it may couple nothing: vocabularies and
+samplers are not."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig
+from adaptive_eval.config.listed_models import Models, valid_models
+from adaptive_eval.config.problems import Problem
+from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
 
+COUPLED_OBJECTIVES = ("baseline", "pairs")
+"""Objectives whose comparisons are fixed beforehand: in a ranking models stop at different times, and share few
+trials."""
 DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "reasoning_effort")
 """Settings of `sampling` that change what a random number draws."""
 WITHOUT_SEEDS = "anthropic"
@@ -40,3 +47,33 @@ def _why(one: ModelConfig, other: ModelConfig) -> str:
     differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(one.sampling, key) != getattr(other.sampling, key)]
     differ += [key for key in ("api", "prompt") if getattr(one, key) != getattr(other, key)]
     return f"differ in {' and '.join(differ)}" if differ else ""
+
+
+def coupled_models_are_compared(seeds: str, objective: ObjectiveConfig) -> Iterator[Problem]:
+    """Comparisons are fixed beforehand."""
+    if seeds == "coupled" and str(objective.kind) not in COUPLED_OBJECTIVES:
+        rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
+        yield Problem(("seeds",), rule, "remove it, or change objective.kind", str(objective.kind))
+
+
+def coupled_seeds_have_trials(
+    seeds: str, models: Models, prior_evidence: PriorEvidenceConfig | None
+) -> Iterator[Problem]:
+    """Both models of a comparison have trials with seeds."""
+    if seeds != "coupled":
+        return
+    rule = (
+        "may not stand beside `seeds: coupled`, which compares trial by trial: of an earlier run there are only counts"
+    )
+    if prior_evidence is not None:
+        yield Problem(("prior_evidence",), rule, "remove it, or `seeds`")
+    for number, model in valid_models(models):
+        if model.recorded is not None:
+            yield Problem(("models", number, "recorded"), rule, "remove it, or `seeds`")
+
+
+def coupled_seeds_have_a_variance(seeds: str, stopping: StoppingConfig) -> Iterator[Problem]:
+    """The variance is that of a difference."""
+    if seeds == "coupled" and stopping.prior != "self":
+        rule = "must be self with `seeds: coupled`, whose variances are centred at the differences of two models"
+        yield Problem(("stopping", "prior"), rule, "remove it, or `seeds`", stopping.prior)

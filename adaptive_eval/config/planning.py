@@ -126,7 +126,7 @@ def plan_on(
     opening = opened
     if opening is None:
         opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first)
-    start = first_information(bench, begins, first, opening)
+    start = first_information(bench, begins, opening, first)
     objective, policy = _objective(config, names, bench.recorded), _policy(config)
     spacing = ANY_SPACING if bench.recorded else _spacing(config, bench, begins, paced(begins))
     rule = _rule(config, start, spacing)
@@ -221,9 +221,9 @@ def _most_gpus_held(models: Sequence[ModelConfig], groups: Sequence[ServingGroup
 
 
 def first_information(
-    bench: Bench, trials: TrialsConfig, first: NDArray[np.integer] | None = None, opening: int = 0
+    bench: Bench, trials: TrialsConfig, opening: int, first: NDArray[np.integer] | None = None
 ) -> float:
-    """The least information that the first look can have: min/max, more where the pace begins with more, or where
+    """The least information that the first look can have, with so many trials a question: opening/max, more where
     trials or R0 are there already.
 
     The information of a pair is a mean of (n_q + D_q) / (trials.max + D_q) over its questions, weighted by their shares
@@ -232,8 +232,7 @@ def first_information(
     """
     if trials.draw is not None:
         return min(1.0, trials.draw / bench.questions)
-    least = max(trials.min, min(opening, trials.max))
-    at_first = np.asarray(least) if first is None else np.maximum(first, least)
+    at_first = np.asarray(opening) if first is None else np.maximum(first, opening)
     known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
     information = np.broadcast_to((at_first + known) / (trials.max + known), (bench.models, bench.questions))
     return min(1.0, float(np.min(information[bench.asked])))

@@ -9,7 +9,6 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -219,21 +218,6 @@ def parse_request(data: bytes) -> tuple[ApiRequest, int] | None:
         at += length
     path = words[1].partition(b"?")[0].decode("latin-1")
     return ApiRequest(words[0].decode("latin-1"), path, body), at
-
-
-TURNS_OF_ACCEPTING = 3
-"""Of the event loop, until a connection that it has accepted is known to its protocol."""
-
-
-async def close_listener(listener: asyncio.Server) -> None:
-    """Let in who has been accepted, then stop listening: asyncio leaves a connection open for good that comes into a
-    closed listener."""
-    for taking in listener.sockets:
-        with suppress(RuntimeError):  # uvloop has readers of its own
-            asyncio.get_running_loop().remove_reader(taking.fileno())
-    for _ in range(TURNS_OF_ACCEPTING):
-        await asyncio.sleep(0)
-    listener.close()
 
 
 class ServerProtocol(asyncio.Protocol):

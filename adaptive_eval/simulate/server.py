@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
+from adaptive_eval.listeners import close_listener
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots, close_listener
+from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
 from adaptive_eval.simulate.judging import KnowingVerifier, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.worlds import World
 

@@ -1,14 +1,9 @@
-"""The tables of `run.sqlite`, its opening by one process at a time, and what SQLite's errors mean to a person.
+"""`run.sqlite`: its opening by one process at a time, and what SQLite's errors mean to a person.
 
 Write-ahead log with `synchronous = FULL`: a commit then survives not only the death of the process (NORMAL would do for
 that) but a power failure as well, and a look that a person has seen is never contradicted by trials that came out
 differently the second time. It costs one fsync per group commit, in the writer's thread, off the loop: at 75 trials a
 commit 10 microseconds a trial against 9.5.
-
-A model and a question have a small integer in the tables, which only the tables know; outside they go by name and id. A
-trial is unique by (model, question, trial). A look belongs to the configuration that took it: a resume that changes a
-setting takes its looks anew on the same trials, and those taken before stay readable. `configurations` has one row for
-each distinct configuration the run was started with, the newest last.
 """
 
 import os
@@ -26,6 +21,7 @@ from adaptive_eval.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.files import FileLock, holder_of, is_locked, require_plain
 from adaptive_eval.store import checksums
 from adaptive_eval.store.log_check import lost_commits
+from adaptive_eval.store.tables import ASKED_FOR, COUNTED, SEGMENTS, TABLES, TOKEN_LOGPROBS
 
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
@@ -71,121 +67,6 @@ SCHEMA_VERSION = 1
 """PRAGMA user_version; a file with another number is refused, never guessed at."""
 SEGMENTED = 2
 """That of a run with texts outside the ledger, which an earlier version would take for empty."""
-
-TABLES = """
-CREATE TABLE run (
-    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held (JSON), key
-    value NOT NULL
-) WITHOUT ROWID;
-
-CREATE TABLE configurations (
-    id INTEGER PRIMARY KEY,
-    at REAL NOT NULL,              -- every time is in seconds since 1970, UTC
-    body TEXT NOT NULL             -- JSON
-);
-
-CREATE TABLE models (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
-    meaning TEXT NOT NULL          -- JSON: what its trials depend on
-);
-
-CREATE TABLE questions (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL UNIQUE,
-    body TEXT NOT NULL             -- JSON: prompt, answer, choices, cluster, metadata
-);
-
-CREATE TABLE trials (
-    id INTEGER PRIMARY KEY,        -- in the order of commitment
-    model INTEGER NOT NULL REFERENCES models (id),
-    question INTEGER NOT NULL REFERENCES questions (id),
-    trial INTEGER NOT NULL,
-    round INTEGER NOT NULL,
-    seed INTEGER NOT NULL,
-    category INTEGER,              -- NULL: the grader failed, see grader_error
-    signals TEXT,                  -- JSON, of the grader
-    extracted TEXT,
-    grader_error TEXT,
-    flags TEXT,                    -- of the answer: truncated, empty, ... by spaces
-    digest INTEGER,                -- of text and reasoning, to find identical answers
-    finish_reason TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL,
-    completion_tokens INTEGER NOT NULL,
-    latency REAL NOT NULL,
-    ttft REAL,
-    replica TEXT NOT NULL,
-    attempts INTEGER NOT NULL,
-    completion_bpt REAL,
-    prompt_bpt REAL,
-    tokens INTEGER NOT NULL,       -- the cost that the budgets count
-    usd REAL NOT NULL,
-    gpu_seconds REAL NOT NULL,
-    at REAL NOT NULL,
-    text BLOB,                     -- TEXT as it is, or BLOB: zlib; the long columns come last, so that what is summed
-    reasoning BLOB,                -- over all trials is read without following their texts over the pages
-    UNIQUE (model, question, trial)
-);
-
-CREATE TABLE looks (
-    configuration INTEGER NOT NULL REFERENCES configurations (id),
-    number INTEGER NOT NULL,
-    at REAL NOT NULL,
-    body BLOB NOT NULL,            -- JSON, zlib: the whole look with every verdict
-    PRIMARY KEY (configuration, number)
-) WITHOUT ROWID;
-
-CREATE TABLE events (
-    id INTEGER PRIMARY KEY,
-    at REAL NOT NULL,
-    kind TEXT NOT NULL,            -- see store/events/
-    body TEXT NOT NULL             -- JSON
-);
-"""
-
-ASKED_FOR = """
-CREATE TABLE IF NOT EXISTS asked_for (  -- trials that were sent and have no answer yet, where a cap must hold
-    model INTEGER PRIMARY KEY,
-    trials INTEGER NOT NULL
-);
-"""
-"""Runs from before there was one get the table when they are gone on with."""
-_COUNTED = """
-BEGIN IMMEDIATE;
-INSERT INTO asked_for SELECT model, count(*) FROM in_flight GROUP BY model;
-DROP TABLE in_flight;
-DELETE FROM row_checks WHERE place = 'in_flight';
-COMMIT;
-"""
-"""Runs of before have a row for each trial."""
-
-SEGMENTS = """
-CREATE TABLE segments (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
-    place TEXT NOT NULL,           -- the URL of its folder; empty: the folder `answers` of the run
-    last INTEGER NOT NULL,         -- texts of trials after this one are in later segments, or in the ledger
-    trials INTEGER,                -- how many it has; NULL: it was begun, and may be there or not
-    bytes INTEGER,
-    digest TEXT                    -- of the file: BLAKE2b, 32 bytes
-);
-
-CREATE TABLE moved (
-    id INTEGER PRIMARY KEY,        -- of a trial whose texts are in a segment
-    segment INTEGER NOT NULL REFERENCES segments (id),
-    row INTEGER NOT NULL,
-    size INTEGER NOT NULL          -- bytes of its texts, as far as they are counted
-);
-"""
-"""Runs whose answers leave the ledger have these."""
-
-TOKEN_LOGPROBS = """
-CREATE TABLE IF NOT EXISTS token_logprobs (
-    id INTEGER PRIMARY KEY,        -- of the trial
-    body BLOB NOT NULL             -- zlib of JSON: its tokens, and their log-probabilities times 10,000
-);
-"""
-"""Runs that keep them (`sampling: {logprobs: tokens}`) have it; a segment takes them along with the texts."""
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""
@@ -234,7 +115,7 @@ def open_existing(directory: Path) -> sqlite3.Connection:
         connection.execute(ASKED_FOR)
         checksums.keep_checksums(connection)
         if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'in_flight'").fetchone()[0]:
-            connection.executescript(_COUNTED)
+            connection.executescript(COUNTED)
     return connection
 
 

@@ -123,7 +123,8 @@ def test_the_first_look_has_at_least_the_information_of_its_least_cell(
 ) -> None:
     before = None if prior is None else np.stack([np.array(prior), np.zeros((2, 2), int)], axis=-1)
     bench = Bench(2, 2, BINARY, prior_counts=before)
-    found = first_information(bench, Decisions().trials, None if first is None else np.array(first))
+    trials = Decisions().trials
+    found = first_information(bench, trials, trials.min, None if first is None else np.array(first))
     assert found == pytest.approx(start)
 
 

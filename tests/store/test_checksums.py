@@ -27,9 +27,10 @@ from adaptive_eval.store import (
     TrialRecord,
 )
 from adaptive_eval.store.checksums import COLUMNS, checksum
-from adaptive_eval.store.database import ASKED_FOR, DATABASE_FILE, SEGMENTS, TABLES, TOKEN_LOGPROBS
+from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.kept_sums import TABLES as SUMMED
+from adaptive_eval.store.tables import ASKED_FOR, SEGMENTS, TABLES, TOKEN_LOGPROBS
 
 Open = Callable[..., Store]
 

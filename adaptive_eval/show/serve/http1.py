@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from adaptive_eval.simulate.http1 import close_listener
+from adaptive_eval.listeners import close_listener
 
 MOST_CONNECTIONS = 128
 LONGEST_HEAD = 16 * 1024

@@ -100,7 +100,7 @@ RUN_STEPS: list[tuple[str, ...]] = [
         "CREATE TABLE asked_for (model bigint PRIMARY KEY, trials bigint NOT NULL)",
     ),
 ]
-"""From each version of the tables of a run to the next one; `store/database.py` says what the columns are."""
+"""From each version of the tables of a run to the next one; `store/tables.py` says what the columns are."""
 
 
 TOKEN_LOGPROBS = "CREATE TABLE IF NOT EXISTS token_logprobs (id bigint PRIMARY KEY, body bytea NOT NULL)"

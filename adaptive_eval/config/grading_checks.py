@@ -1,0 +1,124 @@
+"""What must hold between the grader, the rubric, the questions, and the models whose answers are graded."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from operator import attrgetter
+
+from adaptive_eval.config.decisions import BudgetConfig
+from adaptive_eval.config.listed_models import Models, asked_models, valid_models
+from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.problems import KeyPath, Problem
+from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.endpoints.types import KEEP_TOKENS
+from adaptive_eval.graders.asked import AskedGrader, rubric_beside
+from adaptive_eval.graders.comparing import REFERENCE
+from adaptive_eval.graders.frozen import LENGTH_RATIO
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.scoring import MOST_SUMS
+from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
+from adaptive_eval.questions.types import QuestionsConfig
+
+NAME_IT = "name the field that holds it"
+
+
+def metrics_are_of_right_and_wrong(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
+    """Metrics of several draws count successes."""
+    if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
+        rule = "need a rubric of two categories, since each draw succeeds or fails"
+        yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
+
+
+def recorded_outcomes_have_their_meaning(
+    models: Models, rubric: RubricConfig, prior_evidence: PriorEvidenceConfig | None
+) -> Iterator[Problem]:
+    """Categories go by thresholds, and what is known of a model is either recorded or R0."""
+    recorded = [model.recorded for _, model in valid_models(models) if model.recorded is not None]
+    if recorded and rubric.fit == "opening":
+        rule = "may not be `opening` with recorded models, whose categories go by other thresholds"
+        yield Problem(("rubric", "fit"), rule, f"take those of the earlier run: `fit: {{run: {recorded[0]}}}`")
+    if recorded and prior_evidence is not None:
+        rule = "may not stand beside recorded models"
+        yield Problem(("prior_evidence",), rule, "remove it, or name the models' runs under prior_evidence alone")
+
+
+def rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
+    """Something gives each signal that a category looks at."""
+    opened = open_rubric(rubric_beside(grader, rubric))
+    known = grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
+    if grader.gives:
+        for name in sorted(opened.needs - known):
+            close = get_close_matches(name, known, 1)
+            mend = f"did you mean {close[0]}?" if close else f"this grader's are {', '.join(sorted(grader.gives))}"
+            yield Problem(("rubric",), f"needs the signal {name}, which no answer will have", mend)
+    if opened.lacks and rubric.fit is None:
+        rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"
+        yield Problem(
+            ("rubric", "fit"), rule, "add `fit: opening`, or `fit: {run: ...}`, or numbers under `thresholds`"
+        )
+    if not opened.lacks and rubric.fit is not None:
+        yield Problem(("rubric", "fit"), "has nothing to fit: the rubric compares with numbers alone", "remove it")
+    for number, model in asked_models(models):
+        path: KeyPath = ("models", number)
+        if "completion_bpt" in opened.needs and not model.sampling.logprobs:
+            yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
+        if (needs := sorted(opened.needs & set(TOKEN_MEASURES))) and model.sampling.logprobs != KEEP_TOKENS:
+            yield Problem((*path, "sampling", "logprobs"), f"must be tokens: the rubric needs {needs[0]}")
+        if "prompt_bpt" in opened.needs and model.prompt_logprobs is None:
+            yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
+
+
+def asked_grader_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
+    """Caps reserve what it may cost to have an answer graded with the answer."""
+    if not isinstance(grader, AskedGrader):
+        return
+    for cap, limit, key in (
+        ("usd", budget.usd, "price"),
+        ("usd", budget.usd, "sampling.max_tokens"),
+        ("tokens", budget.tokens, "sampling.max_tokens"),
+        ("gpu_hours", budget.gpu_hours, "gpus"),
+    ):
+        for number, seat in enumerate(grader.seats if limit is not None else ()):
+            if attrgetter(key)(seat) is None:
+                rule = f"needs {key} of the {grader.kind}, to reserve what a verdict may cost"
+                at = f"grader.panel.{number - 1}.{key}" if number else f"grader.{key}"
+                yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
+
+
+def judge_has_what_it_goes_by(
+    grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig
+) -> Iterator[Problem]:
+    """The answers that it compares with, and few enough sums of scores to be categories."""
+    if not isinstance(grader, Judge):
+        return
+    fields = (REFERENCE, *questions.fields.metadata)
+    if isinstance(grader.against, str) and grader.against not in fields:
+        mend = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
+        yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
+    if grader.against == REFERENCE and questions.fields.answer is None:
+        yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it", NAME_IT)
+    if rubric == RubricConfig() and grader.form.needs_rubric:
+        rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
+        mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
+        yield Problem(("grader", "scores"), rule, mend)
+
+
+def prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
+    """The categories of R0 go by the thresholds of the earlier run."""
+    if prior_evidence is not None and rubric.fit == "opening":
+        rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
+        mend = f"take those of the earlier run: `fit: {{run: {prior_evidence.run}}}`"
+        if prior_evidence.greedy:
+            rule = "may not be `opening` with greedy answers, which come before it and need their categories"
+            mend = "take thresholds of an earlier run (`fit: {run: ...}`), or give numbers under `thresholds`"
+        yield Problem(("rubric", "fit"), rule, mend)
+
+
+def answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
+    """A grader that compares with an answer key is told where it is."""
+    kind = getattr(grader, "kind", None)
+    needs_none = kind in ("python", "judge") or (kind == "verifier" and getattr(grader, "beside", None) is None)
+    if questions.fields.answer is None and not needs_none:
+        yield Problem(
+            ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT
+        )
