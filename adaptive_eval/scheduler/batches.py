@@ -62,6 +62,8 @@ class BatchedEndpoint:
         self._open: CarriedBatch | None = None
         """The batch that is gathered now."""
         self._gathering: asyncio.Task[None] | None = None
+        self._awaiting_leave = 0
+        """Requests of which the caps have yet to say whether they may be asked again: the next batch waits for them."""
         self._batches: dict[str, CarriedBatch] = {}
         """Batches that are not over, by key."""
         self._home: dict[str, CarriedBatch] = {}
@@ -215,12 +217,20 @@ class BatchedEndpoint:
             failures += not outcome.excused
             if failures >= self._attempts or self._now() - since > EXCUSED_SECONDS:
                 raise Unavailable(f"given up after {attempt} batches; in the last one: {outcome.why}")
-            if outcome.lost and again is not None and not await again():
+            if outcome.lost and again is not None and not await self._allowed(again):
                 raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
             if outcome.pause:
                 settings = self._service.settings
                 await self._sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))
         raise AssertionError("unreachable")
+
+    async def _allowed(self, again: Again) -> bool:
+        """Whether it may be asked again; meanwhile what is gathered for the next batch is not handed in."""
+        self._awaiting_leave += 1
+        try:
+            return await again()
+        finally:
+            self._awaiting_leave -= 1
 
     async def _outcome(self, name: str, prompt: Prompt, seed: int, attempt: int) -> "Answer | NoBatchAnswer":
         asked = AwaitedAnswer(name, prompt, seed, attempt, asyncio.get_running_loop().create_future())
@@ -257,7 +267,7 @@ class BatchedEndpoint:
 
     async def _flush_when_quiet(self) -> None:
         before: tuple[CarriedBatch | None, int] = (None, 0)
-        while self._open is not None and before != (self._open, len(self._open.requests)):
+        while self._open is not None and (self._awaiting_leave or before != (self._open, len(self._open.requests))):
             before = self._open, len(self._open.requests)
             await self._sleep(GATHER_SECONDS)
         self._flush()

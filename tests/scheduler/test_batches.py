@@ -183,6 +183,27 @@ async def test_what_is_lost_is_asked_again_only_where_the_caps_bear_it() -> None
 # -- patience --------------------------------------------------------------------------------------------------------
 
 
+async def test_what_failed_and_what_was_lost_is_asked_again_in_one_batch() -> None:
+    service = ServiceInMemory(seconds=60.0, errored=0.3, left_out=0.3, seed=5)
+    desk = Desk("openai", service)
+    endpoint = desk.open(attempts=20)
+
+    async def again() -> bool:
+        await asyncio.sleep(5.0)  # until the loss is on disk
+        return True
+
+    async def kept(seed: int) -> None:
+        await endpoint.sample(question(1), range(seed, seed + 1), again)
+        endpoint.kept(question(1), range(seed, seed + 1))
+
+    await asyncio.gather(*map(kept, range(40)))
+    sizes = [len(event.requests) for event in desk.journal.events if isinstance(event, BatchPlanned)]
+    first, *others = [event for event in desk.journal.events if isinstance(event, BatchEnded)]
+    assert first.missing > first.lost > 0, "some failed and others were lost"
+    assert sizes == [40, *(one.missing for one in (first, *others) if one.missing)]
+    await endpoint.close()
+
+
 async def test_where_patience_ends_the_batch_is_cancelled_and_the_rest_asked_directly() -> None:
     desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), patience=5 * HOUR)
     endpoint = desk.open()
