@@ -163,8 +163,8 @@ class Scenario:
         if variant.favour is not None:
             trials = trials.model_copy(update={"favour": variant.favour})
         decisions = self.decisions.model_copy(update={"stopping": stopping, "trials": trials})
-        plan = plan_on(self.bench, decisions, self.names, self.first, in_turn=bool(self.served.in_turn))
         budget = self.left(variant.budget)
+        plan = plan_on(self.bench, decisions, self.names, self.first, in_turn=bool(self.served.in_turn), budget=budget)
         cap = budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, TINY)
         return replace(plan, budget=replace(budget, wall_seconds=left))

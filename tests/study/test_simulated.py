@@ -20,7 +20,15 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study import workers
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.scenario import Scenario, ServiceCosts, Variant, confidences, covers_everything, scaled
+from adaptive_eval.study.scenario import (
+    BOUNDLESS,
+    Scenario,
+    ServiceCosts,
+    Variant,
+    confidences,
+    covers_everything,
+    scaled,
+)
 from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
 from adaptive_eval.study.summary import limits_of, smallest_certified_delta, smallest_gap
 from adaptive_eval.study.types import range_of
@@ -208,6 +216,15 @@ def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left
     assert made.budget.wall_seconds == 30.0 and made.trials.max == 12
     late = one.plan(Variant(0.9, Budget(wall_seconds=40.0)))
     assert 0.0 < (late.budget.wall_seconds or 0.0) < 1e-300
+
+
+@pytest.mark.parametrize(("factor", "size"), [(1.0, 12), (0.5, 2), (BOUNDLESS, 12)])
+def test_calls_begin_with_the_first_round_that_each_of_the_caps_allows(factor: float, size: int) -> None:
+    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 40}}))
+    budget = scaled(Budget(trials=2 * QUESTIONS * 12), factor)
+    made = one.plan(Variant(0.95, budget, "batches"))
+    assert made.opening[0, 0] == size
+    assert made.rule.start == size / 40  # type: ignore[attr-defined]
 
 
 def test_budgets_are_scaled_and_known_to_be_enough() -> None:
