@@ -217,7 +217,8 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
         without = [model.name for _, model in asked_models(models) if attrgetter(key)(model) is None]
         if limit is not None and without:
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {', '.join(without)} has none"
-            yield Problem(("budget", cap), rule, f"add it, or remove budget.{cap}")
+            some = "add it, 0 where no GPU is yours" if key == "gpus" else "add it"
+            yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
 
 
 def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:

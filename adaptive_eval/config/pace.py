@@ -87,7 +87,7 @@ def choose_favour(
         return FavourChoice("cost", "questions that are drawn are asked block by block, and a block is a large round")
     if in_turn:
         return FavourChoice("servers", "models take turns on a server, which is paid for by the hour")
-    if any(model.launch is not None or model.gpus is not None for model in models):
+    if any(model.launch is not None or model.gpus for model in models):
         return FavourChoice("servers", "servers of your own are paid for by the hour")
     if any(model.batch is not None for model in models):
         return FavourChoice("batches", "each look waits for batches, which may take hours")

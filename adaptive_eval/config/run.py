@@ -70,8 +70,8 @@ class ModelConfig(EndpointConfig):
     prompt: PromptConfig = PromptConfig()
     concurrency: Limits = Limits()
     price: Price | None = None
-    gpus: float | None = Field(None, gt=0)
-    """GPUs that serve this model, all replicas together."""
+    gpus: float | None = Field(None, ge=0)
+    """GPUs that serve this model, all replicas together; 0 where none is yours."""
     simulate: bool = False
     """The model is one of `questions.world`, served by the simulator; no `base_url` is needed."""
     launch: LaunchConfig | None = None
@@ -88,7 +88,7 @@ class ModelConfig(EndpointConfig):
         """What a batch service cannot do is refused, not left out."""
         if batch is None:
             return None
-        if info.data.get("launch") is not None or info.data.get("gpus") is not None:
+        if info.data.get("launch") is not None or info.data.get("gpus"):
             raise refuse("is for models of providers, and this one has servers of its own", "remove launch and gpus")
         if info.data.get("concurrency", Limits()).samples_per_request > 1:
             raise refuse("asks for one answer in each request", "remove concurrency.samples_per_request")

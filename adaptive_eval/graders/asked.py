@@ -52,7 +52,7 @@ class AskedGrader(GraderOptions):
     """What its servers are asked to bear."""
     price: Price | None = None
     """Of its tokens."""
-    gpus: float | None = Field(None, gt=0)
+    gpus: float | None = Field(None, ge=0)
     """GPUs that serve it."""
 
     @field_validator("template")

@@ -31,10 +31,12 @@ class TriedAnswer(NamedTuple):
 
 
 async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
-    """Ask these models, whose servers are up, the first questions, with the seeds of their first trials."""
+    """Ask these models, whose servers are up, the first questions, with the seeds of their first trials; directly those,
+    too, that a run asks in batches, for which nobody waits here."""
     chosen = [number for number, name in enumerate(prepared.models) if name in models]
     config = prepared.config
-    asked = config.model_copy(update={"models": tuple(config.models[number] for number in chosen)})
+    direct = tuple(config.models[number].model_copy(update={"batch": None}) for number in chosen)
+    asked = config.model_copy(update={"models": direct})
     pool = grading_of(prepared)
     try:
         with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:

@@ -67,7 +67,7 @@ def resources_of(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
     if launch.resources is not None:
         return dict(launch.resources)
     if model.gpus is not None:
-        return {"CPU": 1.0, "GPU": model.gpus}
+        return {"CPU": 1.0, **({"GPU": model.gpus} if model.gpus else {})}
     if launch.command is not None:
         return {"CPU": 1.0}
     gpus = 1

@@ -95,6 +95,6 @@ def _paid_by_the_hour(prepared: PreparedRun, scenario: Scenario) -> list[tuple[S
     alone = [
         ((number,), len(model.replicas))
         for number, model in enumerate(prepared.config.models)
-        if number not in turned and (model.launch is not None or model.gpus is not None)
+        if number not in turned and (model.launch is not None or model.gpus)
     ]
     return [*alone, *((group.models, len(group.places)) for group in scenario.served.in_turn)]

@@ -118,3 +118,12 @@ def test_the_servers_of_judges_are_asked_too(site: Site, command: list[str]) -> 
             assert told.exit_code == code, told.output
             assert "ok    the judge 1" in told.output
             assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in told.output) == (code is ExitCode.ENDPOINTS)
+
+
+def test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches(site: Site) -> None:
+    models = [model | {"batch": "openai"} for model in site.config()["models"]]  # type: ignore[attr-defined]
+    told = site.run(site.write(models=models), "--dry-run")
+    assert told.exit_code == ExitCode.REACHED, told.stderr
+    lines = told.stdout.splitlines()
+    for name in MODELS:
+        assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
