@@ -1,4 +1,4 @@
-"""Drawn questions (`trials.draw`) at sites of a Ray cluster: a whole life of a run, begun, killed, taken up, reported."""
+"""Drawn questions (`trials.draw`) at sites of a Ray cluster: a life of a run, begun, killed, taken up, reported."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 
 def written(site: Site, *flags: str, **changes: object) -> Path:
     """Two hundred questions in blocks of fifty, and a server for each model."""
-    rows = ({"id": f"q{number}", "prompt": f"What is 2 + {number}?", "answer": str(2 + number)} for number in range(200))
+    rows = ({"id": f"q{one}", "prompt": f"What is 2 + {one}?", "answer": str(2 + one)} for one in range(200))
     (site.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     launch = {"command": command, "timeout": HANGS, "resources": {"CPU": 1}}
