@@ -8,7 +8,7 @@ earlier look, which stands there.
 """
 
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -199,7 +199,7 @@ class _Trials:
                 places.extend((*roster.cell(row.model, row.question), row.round, row.category))
                 gathered.add((row.signals, row.flags), AnswerMeasures._make(row[measured:]))
         model, question, number, category = np.frombuffer(places, np.int32).reshape(-1, 4).T
-        judged = _in_complete_rounds(stored, model, number)
+        judged = _in_complete_rounds(stored, model, question, number)
         model, question, category = (np.ascontiguousarray(one[judged]) for one in (model, question, category))
         opening, signals = number[judged] == FIRST_ROUND, gathered.whole().only(judged)
         return cls(tuple(roster.models), tuple(roster.questions), model, question, category, signals, opening)
@@ -358,12 +358,20 @@ def judged_rows(stored: StoredRun) -> list[TrialFacts]:
     """The graded trials of complete rounds of today's models and questions."""
     roster = stored.setup.roster
     rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
-    last = _last_rounds(Counter((row.model, row.round) for row in rows), _judged_trials(stored))
-    return [row for row in rows if row.round <= last.get(row.model, -1)]
+    places = [(*roster.cell(row.model, row.question), row.round) for row in rows]
+    model, question, number = np.array(places, dtype=np.int32).reshape(-1, 3).T
+    return [
+        row for row, judged in zip(rows, _in_complete_rounds(stored, model, question, number), strict=True) if judged
+    ]
 
 
-def _in_complete_rounds(stored: StoredRun, model: NDArray[np.int32], number: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which of these trials, by their model and round, the newest look has."""
+def _in_complete_rounds(
+    stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], number: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which of these trials, by their model, question and round, the newest look has.
+
+    After an edit of the configuration rounds are others than those that the trials were stored in.
+    """
     models, judged = stored.setup.roster.models, _judged_trials(stored)
     found, sizes = np.unique(model.astype(np.int64) * 2**32 + number, return_counts=True)
     rounds = {
@@ -371,7 +379,31 @@ def _in_complete_rounds(stored: StoredRun, model: NDArray[np.int32], number: NDA
         for at, size in zip(found.tolist(), sizes.tolist(), strict=True)
     }
     last = _last_rounds(rounds, judged)
-    return np.asarray(number <= np.array([last.get(name, -1) for name in models], dtype=np.int64)[model])
+    chosen = np.asarray(number <= np.array([last.get(name, -1) for name in models], dtype=np.int64)[model])
+    trials = np.bincount(model[chosen], minlength=len(models))
+    asked = np.unique(model).tolist()
+    if all(trials[at] == judged.get(models.name_of(at), 0) for at in asked):
+        return chosen
+    return _first_of_each(stored, model, question)
+
+
+def _first_of_each(stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Of each model and question the trials with the lowest numbers, as many as the newest look has."""
+    counts, roster = stored.counts(), stored.setup.roster
+    wanted = (counts.cells - counts.before).sum(axis=2)
+    trial = np.array(
+        [
+            one.trial
+            for one in stored.reader.outcomes()
+            if one.category is not None and (one.model, one.question) in roster
+        ]
+    )
+    order = np.lexsort((trial, question, model))
+    cell = (model.astype(np.int64) * wanted.shape[1] + question)[order]
+    _, begin, sizes = np.unique(cell, return_index=True, return_counts=True)
+    chosen = np.zeros(len(model), dtype=np.bool_)
+    chosen[order] = np.arange(len(cell)) - np.repeat(begin, sizes) < wanted.ravel()[cell]
+    return chosen
 
 
 def _judged_trials(stored: StoredRun) -> dict[str, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from live_runs import EndedRuns, Site, without_checksums
+from live_runs import MODELS, EndedRuns, Site, without_checksums
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -75,6 +75,17 @@ def test_the_own_rubric_is_what_the_run_says(run: Path) -> None:
     for model, row in zip(own.models, results.models, strict=True):
         assert model.score == pytest.approx(row.score) and model.sigma == pytest.approx(row.sigma)
         assert model.rank == row.rank and sum(model.counts) == row.trials
+
+
+def test_an_edited_run_is_relabelled_by_the_trials_that_its_newest_look_has(run: Path, site: Site) -> None:
+    """Rounds are stored as they were asked for; after an edit a look may end in the middle of one."""
+    left = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
+    ended = site.run(site.write(**LOGGED, models=left))
+    assert ended.exit_code in (0, 3), ended.stderr
+    own, results = relabel(run).rubrics[0], read_results(run)
+    assert results is not None
+    for model, row in zip(own.models, results.models, strict=True):
+        assert sum(model.counts) == row.trials and model.score == pytest.approx(row.score)
 
 
 def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Site) -> None:
