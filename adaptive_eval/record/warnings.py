@@ -22,6 +22,7 @@ from adaptive_eval.store import (
     Event,
     OpponentAnswered,
     OutcomesRecorded,
+    ServerLaunched,
     ServersNoticed,
     SettingsChanged,
     TrialsImported,
@@ -216,7 +217,11 @@ def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Answers that were paid for, as far as anybody knows, and never came: what the caps count for them."""
+    """Answers that were paid for, as far as anybody knows, and never came: what the caps count for them.
+
+    Of servers that the run starts they count the time for which these are held, and no answer's.
+    """
+    launched = {event.model for event in events_of_kind(events, ServerLaunched)}
     lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
     for event in events_of_kind(events, AnswersLost):
         lost[event.model].append(event)
@@ -228,14 +233,13 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         tokens, usd = sum(one.tokens for one in losses), math.fsum(one.usd for one in losses)
         gpu_hours = math.fsum(one.gpu_seconds for one in losses) / 3600.0
         counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
-        counted += [f"{gpu_hours:.2g} GPU hours"] * (gpu_hours > 0.0)
+        counted += [f"{gpu_hours:.2g} GPU hours"] * (gpu_hours > 0.0 and model not in launched)
         flying = f" ({killed} were in flight when an earlier start ended)" if killed else ""
-        yield Caution(
-            "lost",
-            model,
-            f"{' and '.join(of)} asked for, but never came{flying}: the caps count the most that this may have cost, "
-            f"{' and '.join(counted)}, besides what the answers that came have used",
-        )
+        told = f"{' and '.join(of)} asked for, but never came{flying}"
+        if counted:
+            told += f": the caps count the most that this may have cost, {' and '.join(counted)}, besides what the "
+            told += "answers that came have used"
+        yield Caution("lost", model, told)
 
 
 def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:

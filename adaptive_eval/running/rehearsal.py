@@ -31,8 +31,8 @@ class TriedAnswer(NamedTuple):
 
 
 async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
-    """Ask these models, whose servers are up, the first questions, with the seeds of their first trials. Directly those,
-    too, that a run asks in batches: nobody waits for these here."""
+    """Ask these models, whose servers are up, the first questions, with the seeds of their first trials. Those, too,
+    that a run asks in batches are asked directly: nobody waits for a batch here."""
     chosen = [number for number, name in enumerate(prepared.models) if name in models]
     config = prepared.config
     direct = tuple(config.models[number].model_copy(update={"batch": None}) for number in chosen)
