@@ -15,6 +15,15 @@ def safe_line(text: str, longest: int = LONGEST) -> str:
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
+def safe_name(name: str, longest: int) -> str:
+    """The same of a name, which loses its middle where it is long: checkpoints of a model differ in the end of it."""
+    clean = safe_line(name, len(name))
+    if len(clean) <= longest:
+        return clean
+    tail = (longest - 1) // 2
+    return f"{clean[: longest - 1 - tail]}…{clean[len(clean) - tail :]}"
+
+
 def several(number: int, of: str) -> str:
     """1 answer; 1,759 answers."""
     return f"{number:,} {of}{'' if number == 1 else 's'}"

@@ -18,14 +18,14 @@ from rich.text import Text
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import sentence
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
 from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
-from adaptive_eval.show.text import Rates, count, number_or_dash, stopping
+from adaptive_eval.show.text import FittingName, Rates, count, number_or_dash, stopping
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
@@ -157,7 +157,7 @@ def _cells(row: StandingRow, scale: Scale) -> tuple[RenderableType, ...]:
     return (
         Text("-" if math.isnan(row.score) else str(row.tier)),
         Text(cut_letters(row.letters), no_wrap=True),
-        Text(safe_line(row.name, 40), no_wrap=True, overflow="ellipsis"),
+        FittingName(row.name, 40),
         Text(scale.score(row.score), style="bold"),
         Text(scale.interval(row.lo, row.hi)),
         Text(f"{row.trials:,}"),
@@ -217,7 +217,7 @@ def detail(known: Detail, scale: Scale, *, looked: bool, shown: int) -> Renderab
     title = whose + (f"; {waiting}not judged yet" if known.not_judged else "")
     table.add_column("question", no_wrap=True, max_width=24)
     for name in (known.first, known.second):
-        table.add_column(Text(safe_line(name, 28)), justify="right", no_wrap=True)
+        table.add_column(Text(safe_name(name, 28)), justify="right", no_wrap=True)
     for one in known.questions[:shown]:
         cells = []
         for (mean, lo, hi), counts in ((one.first, one.first_counts), (one.second, one.second_counts)):

@@ -6,7 +6,6 @@ difference between two lines.
 What is drawn over looks is worked out first, as plain series.
 """
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import StoreError
 from adaptive_eval.files import write_whole
 from adaptive_eval.imports import load_extra
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.store import Names
@@ -339,14 +338,8 @@ def _or_nan(value: float | None) -> float:
 
 
 def plain_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name as plain text: matplotlib takes what stands between dollars for a formula.
-
-    A long one loses its middle, since checkpoints of a model differ in the end of their names.
-    """
-    clean = safe_line(name, sys.maxsize)
-    if len(clean) > longest:
-        clean = f"{clean[: longest // 2]}…{clean[len(clean) - (longest - 1) // 2 :]}"
-    return clean.replace("$", r"\$")
+    """A name as plain text: matplotlib takes what stands between dollars for a formula."""
+    return safe_name(name, longest).replace("$", r"\$")
 
 
 def alone(points: Sequence[object], marker: str = "o", size: float = 4.5) -> Any:

@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.text import Text
 
 from adaptive_eval.core.types import Look, Verdict
-from adaptive_eval.record.lines import safe_line, several
+from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import ModelRow
 
 WINDOW_SECONDS = 30.0
@@ -68,9 +71,27 @@ _SCALE = ("", "k", "M", "G", "T")
 
 
 def fit_columns(text: str, width: int) -> str:
-    """The text in exactly so many columns of a terminal, cut or filled up; some characters take two."""
-    clean = safe_line(text)
-    return set_cell_size(clean, width) if cell_len(clean) <= width else f"{set_cell_size(clean, width - 1)}…"
+    """The text in exactly so many columns of a terminal, filled up or without its middle; some characters take two."""
+    clean = end = safe_line(text)
+    if cell_len(clean) <= width:
+        return set_cell_size(clean, width)
+    while cell_len(end) > (width - 1) // 2:
+        end = end[1:]
+    return f"{set_cell_size(clean, width - 1 - cell_len(end))}…{end}"
+
+
+class FittingName:
+    """A name in a table: where it does not fit, it loses its middle and not its end."""
+
+    def __init__(self, name: str, longest: int) -> None:
+        self._name = safe_name(name, longest)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, cell_len(self._name))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(options.max_width, cell_len(self._name))
+        yield Text(fit_columns(self._name, width), no_wrap=True)
 
 
 def count(value: float) -> str:

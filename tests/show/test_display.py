@@ -15,6 +15,7 @@ from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
 from played import Played, prepared
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
@@ -34,7 +35,7 @@ from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import count, fit_columns
+from adaptive_eval.show.text import FittingName, count, fit_columns
 from adaptive_eval.store import (
     BaselineAsked,
     Change,
@@ -310,6 +311,20 @@ async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None
         before = row[: row.index("%") + 1]
         assert cell_len(before) == column + len("score")
     assert fit_columns("模型一", 4) == "模 …" and fit_columns("模型", 6) == "模型  "
+    assert fit_columns("模型一二", 6) == "模 …二" and fit_columns("model-step-1000", 9) == "mode…1000"
+
+
+def test_checkpoints_are_told_apart_in_a_narrow_terminal() -> None:
+    names = [f"organisation/a-long-model-step-{step}000" for step in range(1, 4)]
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(no_wrap=True)
+    for name in names:
+        table.add_row(FittingName(name, 40), "as wide as it is")
+    console = Console(width=32, file=io.StringIO(), color_system=None)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [f"organis…p-{step}000  as wide as it is" for step in range(1, 4)]
 
 
 async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path) -> None:
