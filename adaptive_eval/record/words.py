@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from unicodedata import category
 
+from adaptive_eval.config.pace import opening_of
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
@@ -201,7 +202,9 @@ def _allocation(config: RunConfig) -> str:
         said = entry.says.format(**_options(entry, config.allocation.options))
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
-    return f"{said}: {trials.min} trials a question before the first look, {trials.max} on average at most."
+    first = opening_of(trials, in_turn=config.in_turn)
+    fewer = f" ({trials.min} if the budget does not allow as many)" if first > trials.min else ""
+    return f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most."
 
 
 def _prior(config: RunConfig) -> str:

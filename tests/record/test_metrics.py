@@ -101,5 +101,5 @@ def test_metrics_need_two_categories() -> None:
         {"name": "so", "weight": 0.5, "when": found},
         {"name": "bad", "weight": 0},
     ]
-    with pytest.raises(ConfigError, match="rubrics of two categories"):
+    with pytest.raises(ConfigError, match="a rubric of two categories"):
         config_from_mapping({**SETTINGS, "rubric": {"categories": graded}, "report": {"metrics": ["pass@2"]}})
