@@ -9,7 +9,7 @@ benchmarks are sampled apart. A model that one of them lacks has none: the bench
 mean over others is no score on the same scale.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -90,8 +90,9 @@ class Board:
 def board_of(runs: Iterable[BoardRun], unread: Iterable[UnreadRun] = ()) -> Board:
     """The board of these runs."""
     groups: dict[str, list[BoardRun]] = {}
-    for run in sorted(runs, key=lambda one: (one.line.created, one.begun, one.line.name)):
+    for run in sorted(runs, key=_by_age):
         groups.setdefault(run.benchmark, []).append(run)
+    groups = _with_their_logs(groups)
     named = sorted(zip(_names(list(groups.values())), groups.values(), strict=True), key=lambda one: one[0])
     benchmarks = [_benchmark(name, group) for name, group in named]
     scored = [one for one in benchmarks if one.models]
@@ -104,6 +105,31 @@ def board_of(runs: Iterable[BoardRun], unread: Iterable[UnreadRun] = ()) -> Boar
         unread=tuple(unread),
         notes=(*notes, *_relations(named)),
     )
+
+
+def _with_their_logs(groups: Mapping[str, Sequence[BoardRun]]) -> dict[str, list[BoardRun]]:
+    """The groups, with those whose texts nobody has (imported logs) among the runs that took outcomes from them: these
+    outcomes are of one benchmark, and would count twice in an average."""
+    joined: dict[str, list[BoardRun]] = {}
+    for key, group in groups.items():
+        joined.setdefault(_home_of(key, groups), []).extend(group)
+    return {key: sorted(group, key=_by_age) for key, group in joined.items()}
+
+
+def _home_of(key: str, groups: Mapping[str, Sequence[BoardRun]]) -> str:
+    """Where a group belongs: with itself, unless it has no texts and stands in runs that have them."""
+    group = groups[key]
+    if any(run.texts for run in group):
+        return key
+    names, size = {run.run for run in group}, group[-1].questions
+    for other, runs in groups.items():
+        if any(run.texts and run.questions == size and run.takes & names for run in runs):
+            return other
+    return key
+
+
+def _by_age(run: BoardRun) -> tuple[str, float, str]:
+    return run.line.created, run.begun, run.line.name
 
 
 def _names(groups: Sequence[Sequence[BoardRun]]) -> list[str]:

@@ -19,7 +19,7 @@ from adaptive_eval.record.build import iso_time
 from adaptive_eval.record.folder import runs_in
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import ModelRow, Results
-from adaptive_eval.store import TrialsImported, events_of_kind, is_held
+from adaptive_eval.store import OutcomesRecorded, TrialsImported, events_of_kind, is_held
 from adaptive_eval.store.postgres.address import is_place_of_runs, whole_path
 from adaptive_eval.store.whereabouts import holds_ledger
 
@@ -81,6 +81,10 @@ class BoardRun:
     grader: str
     settings: tuple[tuple[str, str], ...]
     """How each model was asked."""
+    run: str = ""
+    """What the run calls itself."""
+    takes: frozenset[str] = frozenset()
+    """The runs whose outcomes stand in it for recorded models, as they call themselves."""
     begun: float = 0.0
     """Seconds since 1970: finer than what the line says, for runs that begin within a second of each other."""
 
@@ -163,6 +167,7 @@ def read_board_run(directory: Path, name: str) -> BoardRun:
         results, setup = stored.results(running=running), stored.setup
         created, trials = stored.reader.created, stored.reader.trial_count()
         imported = bool(events_of_kind(stored.events, TrialsImported))
+        taken = frozenset(one.run for one in events_of_kind(stored.events, OutcomesRecorded))
     config = setup.config
     rubric = open_rubric(config.rubric)
     status = _status(results, running, imported)
@@ -185,6 +190,8 @@ def read_board_run(directory: Path, name: str) -> BoardRun:
         weights=rubric.weights,
         grader=_plain(config.grader.model_dump(mode="json", exclude=GRADER_WORKINGS)),
         settings=tuple(_settings(setup)),
+        run=config.name,
+        takes=taken,
         begun=created,
     )
 

@@ -172,7 +172,12 @@ def _parts(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict
     models = configuration["models"]
     assert isinstance(models, list)
     rest = {key: value for key, value in configuration.items() if key not in (*PLACES, "models", "name")}
-    return rest, {one["name"]: one for one in models}
+    return rest, {one["name"]: _without_address(one) if one.get("recorded") else one for one in models}
+
+
+def _without_address(model: Mapping[str, object]) -> Mapping[str, object]:
+    """A recorded model is never asked: the address that stands in its configuration is nobody's."""
+    return {key: value for key, value in model.items() if key != "base_url"}
 
 
 def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:

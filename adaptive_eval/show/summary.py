@@ -221,9 +221,10 @@ def _corrected(results: Results) -> Iterator[str]:
     if shift >= WORTH_TELLING * (scale.high - scale.low):
         yield (
             "corrected the early end moves scores a little on average: corrected for that, "
-            f"{safe_line(most.name, WIDEST_NAME)} has {scale.score(most.corrected)},"
+            f"{safe_line(most.name, WIDEST_NAME)} has {scale.score(most.corrected)}{',' if len(shifts) > 1 else ''}"
         )
-        yield "          and the others move less; `report` has all of them"
+        if len(shifts) > 1:
+            yield "          and the others move less; `report` has all of them"
 
 
 def _pair(pair: PairRow) -> str:

@@ -81,6 +81,23 @@ def test_the_average_is_the_mean_of_independent_scores() -> None:
     assert board.no_average is None
 
 
+def test_imported_outcomes_that_stand_in_a_run_are_of_its_benchmark_and_count_once() -> None:
+    """A log without the texts of its questions, of which nobody knows by itself what benchmark it is of."""
+    texts = frozenset({"What is 1 + 1?"})
+    logs = run_with("logs", {"rival": (0.6, 0.03)}, benchmark="a log", status="imported", run="rivals")
+    other = run_with("other", {"rival": (0.2, 0.03)}, benchmark="another log", status="imported", run="others")
+    scores = {"rival": (0.6, 0.03), "new": (0.5, 0.03)}
+    new = run_with("new", scores, week=2, texts=texts, takes=frozenset({"rivals"}))
+    board = board_of([new, logs, other])
+    assert placed(board, "aime") == [("rival", "new", 1), ("new", "new", 2)]
+    assert {each.name: [run.name for run in each.runs] for each in board.benchmarks} == {
+        "aime": ["logs", "new"],
+        "another log": ["other"],
+    }
+    apart = board_of([replace(new, questions=29), logs])
+    assert len(apart.benchmarks) == 2
+
+
 def test_the_newest_run_that_is_over_counts_and_the_others_are_history() -> None:
     old = run_with("old", {"x": (0.5, 0.02), "y": (0.4, 0.02), "gone": (0.1, 0.02)}, week=1)
     new = run_with("new", {"x": (0.6, 0.02), "y": (0.3, 0.02)}, week=2)

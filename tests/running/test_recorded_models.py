@@ -106,6 +106,11 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
         assert NEW in (pair.better, pair.worse)
     with opened_run(folder.path / "new") as stored:
         assert {one.model for one in events_of_kind(stored.events, ModelSettled)} <= {NEW}
+    new, old = (read_view(folder.path / name) for name in ("new", "old"))
+    found = changes_between(old, earlier, new, counts).settings
+    assert {one.path for one in found} >= {f"models.{name}.recorded" for name in OLD}
+    assert not [one for one in found if "127.0.0.1/v1" in str(one)], "what stands where an address would be is nobody's"
+    assert markdown(new).count("base_url:") == 1
 
 
 def test_a_run_is_killed_resumed_and_extended_without_the_earlier_one(folder: Folder) -> None:
