@@ -25,7 +25,7 @@ from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
-from adaptive_eval.show.text import FittingName, Rates, count, number_or_dash, stopping
+from adaptive_eval.show.text import FittingName, Rates, count, number_or_dash, stopping, wrapped
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
@@ -85,7 +85,7 @@ class LiveDisplay:
                 self._console.print(Text(line))
 
     def ended(self, ended: Ended, command: str) -> None:
-        self._console.print(Text(last_screen(ended, command)))
+        self._console.print(Text(wrapped(last_screen(ended, command), self._console.width)))
 
     def _tick(self) -> None:
         status = self._take()

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.pairing import compared_by_trial
 from adaptive_eval.record.results import BatchRow, CallRow, PairRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE
@@ -219,12 +219,18 @@ def _corrected(results: Results) -> Iterator[str]:
         return
     shift, most = max(shifts, key=itemgetter(0))
     if shift >= WORTH_TELLING * (scale.high - scale.low):
+<<<<<<< HEAD
         yield (
             "corrected the early end moves scores a little on average: corrected for that, "
             f"{safe_line(most.name, WIDEST_NAME)} has {scale.score(most.corrected)}{',' if len(shifts) > 1 else ''}"
         )
         if len(shifts) > 1:
             yield "          and the others move less; `report` has all of them"
+=======
+        name = safe_name(most.name, WIDEST_NAME)
+        score = scale.score(most.corrected)
+        yield f"corrected for the early end of the run {name} has {score}, and others move less: see `report`"
+>>>>>>> 670e7e5 (The last screen stays in its columns on a narrow terminal, and says in one line what the correction moves most)
 
 
 def _pair(pair: PairRow) -> str:

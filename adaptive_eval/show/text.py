@@ -10,6 +10,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -21,6 +22,8 @@ from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import ModelRow
 
 WINDOW_SECONDS = 30.0
+INDENT = 10 * " "
+"""Of the texts of the last screen, whose labels stand before them."""
 
 
 class Rates:
@@ -78,6 +81,16 @@ def fit_columns(text: str, width: int) -> str:
     while cell_len(end) > (width - 1) // 2:
         end = end[1:]
     return f"{set_cell_size(clean, width - 1 - cell_len(end))}…{end}"
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text in lines of at most so many columns; what goes on stands below the text, and not below its label."""
+    lines = []
+    for line in text.split("\n"):
+        labelled = re.match(r"\S.{8} \S| {10}\S", line) is not None
+        indent = INDENT if labelled else ""
+        lines += wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
 
 
 class FittingName:

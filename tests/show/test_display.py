@@ -35,7 +35,7 @@ from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import FittingName, count, fit_columns
+from adaptive_eval.show.text import FittingName, count, fit_columns, wrapped
 from adaptive_eval.store import (
     BaselineAsked,
     Change,
@@ -312,6 +312,16 @@ async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None
         assert cell_len(before) == column + len("score")
     assert fit_columns("模型一", 4) == "模 …" and fit_columns("模型", 6) == "模型  "
     assert fit_columns("模型一二", 6) == "模 …二" and fit_columns("model-step-1000", 9) == "mode…1000"
+
+
+def test_what_does_not_fit_goes_on_below_the_text() -> None:
+    table = "tier  alike  model      score\n   1  a      ada        50.0%"
+    text = f"\nFinished.\n\n{table}\n\npromise   one two three four five six\n          seven eight nine ten eleven"
+    assert wrapped(text, 120) == text
+    assert wrapped(text, 30) == (
+        f"\nFinished.\n\n{table}\n\n"
+        "promise   one two three four\n          five six\n          seven eight nine ten\n          eleven"
+    )
 
 
 def test_checkpoints_are_told_apart_in_a_narrow_terminal() -> None:
