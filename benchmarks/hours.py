@@ -4,11 +4,11 @@ Simulated clock (`study.servers`), the real controller, the best models of AIME'
 a hundred questions; 64 slots a model, answers log-normal with the stated mean, twice as long when wrong, alike for all
 models or spread 8-fold over them. Few sequences at a time are faster, a lone one twice as fast (`GAIN`; 0 is a server
 whose speed knows no load). A server is held as a run holds it, which stops it when its model is settled, or has nothing
-to do until others want it again, and when what it was asked has come; one that is started again is held for two minutes
-(`START`) before it can be asked. Places that models share are held until the last model is done. They are given
-to models as a run gives them (`study.servers`), free ones as further replicas, in the fixed design, too. A place of a
-pool has memory for the next model while the last answers of one still run (`overlap: true`), unless it is said to be
-drained first; others have it where that is said.
+to do until others want it again, and when what it was asked has come. Loading is in no server time, as in reports; how
+often a server was started again is told beside it. Places that models share are held until the last model is done.
+They are given to models as a run gives them (`study.servers`), free ones as further replicas, in the fixed design, too.
+A place of a pool has memory for the next model while the last answers of one still run (`overlap: true`), unless it is
+said to be drained first; others have it where that is said.
 
 Rows of a server each that a goal is about have more runs than the others: over 40 of them chance alone moves the means
 by a hundredth or two. Calls are compared over the same runs. With `--rows` each row is kept in that file as soon as it
@@ -50,8 +50,6 @@ from adaptive_eval.study.timed import AnswerTimes, ServedSpans, Timeline, drive_
 from scorio.moments import FloatArray, IntArray
 
 SLOTS, GAIN = 64, 1.0
-START = 120.0
-"""Seconds that a server is up before it can be asked, each time that it is started again after it was stopped."""
 FIXED_RUNS = 4
 """A fixed design varies little."""
 ALIKE = 0.1
@@ -64,9 +62,10 @@ HEADER = (
 EXPLAINED = """\
 *wall* and *held* (server time, summed over servers or places) are shares of those of the fixed design on the same
 servers, *trials* of its trials, each with the standard error that *runs* leave. *called* are comparisons of neighbours
-that were called, *wrong* those among them that were called for a model that is not better. Two models
-that are up at one place for a while are each simulated as fast as alone, which a GPU that is not busy with the last
-answers of one comes near to, and a busy one does not."""
+that were called, *wrong* those among them that were called for a model that is not better. *swaps* are changes of the
+model at a place; of servers of their own how often one was started again, the loading of which is in no server time,
+and takes none here. Two models that are up at one place for a while are each simulated as fast as alone, which a GPU
+that is not busy with the last answers of one comes near to, and a busy one does not."""
 
 
 class Setting(NamedTuple):
