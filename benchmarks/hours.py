@@ -223,7 +223,10 @@ class Row(NamedTuple):
 
     def cells(self) -> tuple[object, ...]:
         found, errors = self.found, self.errors
-        shares = (f"{share:.3f} +- {error:.3f}" for share, error in zip(found[:3], errors[:3], strict=True))
+        shares = (
+            f"{share:.3f}" if np.isnan(error) else f"{share:.3f} +- {error:.3f}"
+            for share, error in zip(found[:3], errors[:3], strict=True)
+        )
         return (
             self.set, self.setting.name, _answers(self.setting), self.favour, self.runs, *shares,
             f"{found.looks:.0f}", f"{found.swaps:.0f}", f"{found.called:.2f}", f"{found.wrong:.2f}",
@@ -248,7 +251,11 @@ class KeptRows:
         if kept is None or kept["runs"] < row.runs:
             return None
         row = row._replace(runs=kept["runs"])
-        return row._replace(found=Hours(*kept["found"]), errors=Hours(*kept["errors"]), calls=tuple(kept["calls"]))
+        return row._replace(
+            found=Hours(*kept["found"]),
+            errors=Hours(*(np.nan if error is None else error for error in kept["errors"])),
+            calls=tuple(kept["calls"]),
+        )
 
     def add(self, row: Row) -> None:
         """Keep a row."""
