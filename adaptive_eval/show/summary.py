@@ -219,18 +219,9 @@ def _corrected(results: Results) -> Iterator[str]:
         return
     shift, most = max(shifts, key=itemgetter(0))
     if shift >= WORTH_TELLING * (scale.high - scale.low):
-<<<<<<< HEAD
-        yield (
-            "corrected the early end moves scores a little on average: corrected for that, "
-            f"{safe_line(most.name, WIDEST_NAME)} has {scale.score(most.corrected)}{',' if len(shifts) > 1 else ''}"
-        )
-        if len(shifts) > 1:
-            yield "          and the others move less; `report` has all of them"
-=======
         name = safe_name(most.name, WIDEST_NAME)
-        score = scale.score(most.corrected)
-        yield f"corrected for the early end of the run {name} has {score}, and others move less: see `report`"
->>>>>>> 670e7e5 (The last screen stays in its columns on a narrow terminal, and says in one line what the correction moves most)
+        others = ", and others move less: see `report`" if len(shifts) > 1 else ""
+        yield f"corrected for the early end of the run {name} has {scale.score(most.corrected)}{others}"
 
 
 def _pair(pair: PairRow) -> str:
