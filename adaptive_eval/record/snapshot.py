@@ -17,6 +17,7 @@ from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.results import BatchRow, Caution, OtherCostRow, ServerRow, TurnsRow
+from adaptive_eval.record.sites import OF_ONE_MODEL
 from adaptive_eval.record.warnings import (
     alarm_cautions,
     decision_cautions,
@@ -36,6 +37,7 @@ from adaptive_eval.store import (
     PriorTaken,
     ServerDied,
     ServerLaunched,
+    SitePlaced,
     events_of_kind,
 )
 from adaptive_eval.store.repeats import SamplingFreedom
@@ -208,10 +210,12 @@ def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
     """The places that models have shared; one that served a single model was not shared."""
     swaps: dict[str, list[ServerLaunched]] = {}
     dead: set[str | None] = set()
+    # each model has sites of its own with these names
+    own = {one.on for one in events_of_kind(events, SitePlaced) if one.on.startswith(OF_ONE_MODEL)}
     for one in events:
         if isinstance(one, ServerDied):
             dead.add(one.on)
-        elif isinstance(one, ServerLaunched) and one.on is not None:
+        elif isinstance(one, ServerLaunched) and one.on is not None and one.on not in own:
             if one.on not in dead:  # else it comes back, and nobody else was there
                 swaps.setdefault(one.on, []).append(one)
             dead.discard(one.on)

@@ -1,5 +1,6 @@
 """The nodes of a Ray cluster that this process has joined, and what they have."""
 
+import re
 import signal
 import socket
 from collections.abc import Iterator, Mapping
@@ -64,10 +65,27 @@ def _fits(asked: Mapping[str, float], has: Mapping[str, float]) -> bool:
 
 def error_in_short(error: Exception) -> str:
     """Ray's errors are pages; the first line, and the one that says why."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(cause := getattr(error, "cause", None), SiteGone):
+        return str(cause)
+    text = str(error)
+    if type(error).__name__ == "ActorUnavailableError":
+        told = re.search(r"RPC error: (.+?)(?: rpc_code|$)", text)
+        return "its process cannot be reached" + (f" ({told[1].strip()})" if told else "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     why = next((line for line in lines[1:] if line.startswith(("The actor is dead because", "The actor died"))), "")
-    cause = getattr(error, "cause", None)
-    return str(cause) if isinstance(cause, SiteGone) else " ".join(filter(None, [first_line(lines[0]), why]))[:400]
+    return " ".join(filter(None, [first_line(lines[0]), why]))[:400]
+
+
+@contextmanager
+def _without_its_words(ray: Any) -> Iterator[None]:
+    """Ray prints pages where a raylet dies, over whatever is displayed; the run says itself what it has lost."""
+    worker = ray._private.worker
+    before = worker.print_to_stdstream
+    worker.print_to_stdstream = lambda *words, **more: None
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = before
 
 
 def _require_listener(address: str, mend: str) -> None:
@@ -101,6 +119,7 @@ def joined_cluster(address: str) -> Iterator[RayNodes]:
         for number, handler in heard.items():  # a run has its own
             signal.signal(number, handler)
     try:
-        yield RayNodes(ray)
+        with _without_its_words(ray):
+            yield RayNodes(ray)
     finally:
         ray.shutdown()

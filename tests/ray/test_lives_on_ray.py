@@ -60,13 +60,14 @@ def go_on(site: Site) -> None:
     (site.folder / "go").touch()
 
 
-def run_with(site: Site, config: Path, raylets: Raylets, deed: Callable[[], None]) -> None:
-    """Run to the end in a process of its own, and do this while every site has requests."""
+def run_with(site: Site, config: Path, raylets: Raylets, deed: Callable[[], None]) -> str:
+    """What it says of a run to the end in a process of its own, where this is done while every site has requests."""
     process = begun(site, config, raylets)
     deed()
     go_on(site)
     told = process.communicate()
     assert process.returncode == ExitCode.SPENT, told
+    return "\n".join(told)
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +104,11 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
         nodes.append(raylets.add(resources={"doomed": 1}))
 
     try:
-        run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
+        told = run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
     finally:
         raylets.kill(nodes.pop())
     assert Found.of(site.directory()) == at_home
+    assert "ada: site 1" in told and "(raylet)" not in told and "rpc_code" not in told
     assert ("ada", "site 1") in [(one.model, one.on) for one in events(site, SiteLost)]
     assert sum(one.model == "ada" for one in events(site, SitePlaced)) >= 2
     with closing(RunReader.open(site.directory())) as reader:

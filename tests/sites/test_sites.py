@@ -1,6 +1,7 @@
 """A run whose models are served at sites finds what it finds with servers on its own machine, whatever is lost."""
 
 import asyncio
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -90,6 +91,7 @@ def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found
     assert sum(len(news.replies) for news in told) == len(at_home.outcomes)
     assert max(len(news.replies) for news in told) > 1, "answers travel together"
     assert max(len(order.requests) for _, one in cluster.placed for order in one.orders) > 1, "and so do requests"
+    assert not json.loads((site.directory() / "results.json").read_text())["turns"], "no site was shared"
 
 
 def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_home: Found) -> None:
