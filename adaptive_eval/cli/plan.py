@@ -1,5 +1,6 @@
 """`adaptive-eval plan CONFIG`: what a run will need, before it spends anything."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
@@ -22,6 +24,8 @@ from adaptive_eval.study.types import Forecast
 
 FEWEST_WORLDS = 10
 """Fewer have no 80% interval."""
+BLOCK = 200
+"""Questions of a block that is proposed."""
 
 PilotRun = Annotated[
     Path | None,
@@ -68,7 +72,7 @@ def plan(
     typer.echo(_title(prepared))
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
-    if (hint := _hint(prepared, request)) is not None:
+    for hint in _hints(prepared, request):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
@@ -96,12 +100,16 @@ def _title(prepared: PreparedRun) -> str:
     )
 
 
-def _hint(prepared: PreparedRun, request: ForecastRequest) -> str | None:
-    """A hint at stored trials of this run, which could be the pilot; None where there are none."""
+def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
+    """At stored trials of this run, which could be the pilot; and at asking some of very many questions."""
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
-    if request.pilot is not None or not holds_ledger(directory):
-        return None
-    return f"hint      {directory} has trials of this run; --pilot {directory} goes on from them"
+    if request.pilot is None and holds_ledger(directory):
+        yield f"hint      {directory} has trials of this run; --pilot {directory} goes on from them"
+    if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
+        opening, blocks = int(prepared.plan.opening.sum()), BLOCK * len(prepared.config.asked)
+        drawn = f"trials: {{min: 1, max: 1, draw: {BLOCK}}}"
+        yield f"hint      {opening:,} trials come before the first look; with `{drawn}` {blocks:,} would,"
+        yield "          and some of the questions may do"
 
 
 def _write(path: Path, forecast: Forecast) -> None:

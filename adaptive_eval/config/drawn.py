@@ -5,10 +5,27 @@ from collections.abc import Iterator
 from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.problems import Problem
-from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
+from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
 from adaptive_eval.core.registry import OBJECTIVES, RULES
+from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.questions.types import QuestionsConfig
+
+WORTH_DRAWING = 2000
+"""Questions from which on some may do: after one trial of each of 2,000, two models of which the answers to a third of
+the questions differ are told apart every other time where their scores are 2.11 sqrt(1/3) / sqrt(2000) apart, which is
+2.7 points."""
+
+
+def may_draw(config: RunConfig) -> bool:
+    """Nothing stands in the way of trials.draw but that it is not set."""
+    trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "cost"})
+    problems = (
+        *drawn_problems(trials, config.objective, config.stopping),
+        *drawn_beginning_problems(trials, config.seeds, config.models, config.prior_evidence, config.report),
+        *drawn_rubric_problems(trials, config.rubric),
+    )
+    return config.trials.draw is None and not problems
 
 
 def drawn_problems(trials: TrialsConfig, objective: ObjectiveConfig, stopping: StoppingConfig) -> Iterator[Problem]:

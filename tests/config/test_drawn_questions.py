@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
+from adaptive_eval.config.drawn import may_draw
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import plan_of
 from adaptive_eval.config.prepare import prepare
@@ -107,3 +108,20 @@ def test_what_was_measured_of_a_rule_is_not_said_of_drawn_questions() -> None:
     (plain,) = rule_caution({"stopping": {"rule": "zscore"}})
     (drawn,) = rule_caution({"stopping": {"rule": "zscore"}, "trials": {"draw": 100}})
     assert drawn.text == plain.text + "; of questions that are drawn it was not measured"
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"),
+    [
+        ({"trials": {"min": 4, "max": 8}}, True),
+        ({"trials": {"min": 4, "max": 8, "favour": "servers"}, "questions": {"world": "many_questions"}}, True),
+        ({}, False),  # it does
+        ({"trials": {}, "objective": {"kind": "precision", "half_width": 0.05}}, False),
+        ({"trials": {}, "stopping": {"prior": "uniform"}}, False),
+        ({"trials": {}, "report": {"metrics": ["pass@2"]}}, False),
+    ],
+)
+def test_questions_may_be_drawn_where_nothing_stands_in_the_way(
+    tmp_path: Path, changes: dict[str, object], may: bool
+) -> None:
+    assert may_draw(load_config(written(tmp_path, **changes))) is may

@@ -322,3 +322,17 @@ def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
         "a pool with a place for each model is counted with one server a model: the run may be done sooner"
         in (planned_on(3)["basis"])
     )
+
+
+def test_of_very_many_questions_some_are_proposed() -> None:
+    def proposed(questions: int) -> bool:
+        models = "\n".join(f"- {{name: model-0{number}, simulate: true}}" for number in (1, 2))
+        world = f"questions: {{world: many_questions, limit: {questions}}}"
+        Path("many.yaml").write_text(f"{world}\nmodels:\n{models}\ngrader: numeric\ntrials: {{min: 4, max: 8}}\n")
+        done = planned("many.yaml", *ONE_PACE, "--worlds", "10")
+        assert done.exit_code == ExitCode.REACHED, done.output
+        return "hint      16,000 trials come before the first look; with `trials: {min: 1, max: 1, draw: 200}` 400" in (
+            done.stdout
+        )
+
+    assert proposed(2000) and not proposed(1999)
