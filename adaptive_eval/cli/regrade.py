@@ -31,6 +31,9 @@ def regrade(
             raise ConfigError("--set changes a setting of --config, which is not given; add it")
         settings = load_config(config, overrides or ()) if config is not None else None
         done = asyncio.run(regrade_run(run, settings, beyond_caps=beyond_caps))
+    if not done.answers and settings is None:
+        typer.echo("every stored answer has a grade; --config CONFIG grades all of them anew")
+        return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {done.answers} answers again: {done.changed} have another category{failed}")
     if done.answers:

@@ -68,6 +68,8 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     done = regrade(site.directory(), "--config", contains)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {len(before.outcomes)} answers again" in done.stdout
+    again = regrade(site.directory())
+    assert again.exit_code == ExitCode.REACHED and "every stored answer has a grade" in again.stdout
     resumed = site.run(contains)
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr
     assert Found.of(site.directory()).outcomes.keys() == before.outcomes.keys()
