@@ -3,6 +3,9 @@
 An answer that nobody wants yet waits here, graded, and is stored with its round when one asks for it: so a run has on
 disk what its rounds have asked for, whatever was asked ahead, and a kill loses only what no round had asked for. What
 is under way when the run is finished is given up; how many answers were asked for in vain is noted.
+
+While nothing comes of a model that rounds wait for, nothing is asked ahead of the others: they would be asked for all
+that may be likely, which is much before the first look, and the model may be set aside in the end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +32,16 @@ class AskedAhead:
     """Trials that were asked for before a round did."""
 
     def __init__(
-        self, controller: Decider, models: int, keep: Callable[[Place, int, EarlyAnswer], None], without: frozenset[int]
+        self,
+        controller: Decider,
+        models: int,
+        keep: Callable[[Place, int, EarlyAnswer], None],
+        without: frozenset[int],
+        held_up: Callable[[], bool],
     ) -> None:
-        """`keep` stores an answer that a round has asked for, with that round; nobody asks ahead of models
-        `without`."""
-        self._controller, self._keep, self._without = controller, keep, without
+        """`keep` stores an answer that a round has asked for, with that round; nobody asks ahead of models `without`,
+        nor of any while `held_up`."""
+        self._controller, self._keep, self._without, self._held_up = controller, keep, without, held_up
         self._next: list[Iterator[Ask]] = [iter(()) for _ in range(models)]
         self._looks = -1
         """How many there had been when the core said what is likely to be wanted."""
@@ -47,7 +55,7 @@ class AskedAhead:
 
     def next(self, model: int) -> Ask | None:
         """A trial of this model to be asked ahead now; None where there is none."""
-        if model in self._without or self._controller.finished is not None:
+        if model in self._without or self._controller.finished is not None or self._held_up():
             return None
         self._hear()
         for ask in self._next[model]:

@@ -159,7 +159,11 @@ class Scheduler:
         else:
             without = {model for host in hosts if len(host.models) > 1 for model in host.models}
             without |= self._recorded | set(self._batches.models)
-        return AskedAhead(self._controller, len(self._lanes), self._keep_early, frozenset(without))
+        return AskedAhead(self._controller, len(self._lanes), self._keep_early, frozenset(without), self._held_up)
+
+    def _held_up(self) -> bool:
+        """Rounds wait for a model of which nothing comes."""
+        return any(one.stuck and not self._departures.gone(model) for model, one in enumerate(self._troubles))
 
     def _keep_early(self, place: Place, number: int, early: EarlyAnswer) -> None:
         """Store an answer that was asked ahead, and that a round asks for."""
@@ -373,8 +377,10 @@ class Scheduler:
     def _tell_troubles(self) -> None:
         self._sender.tell_losses()
         now = time.monotonic()
-        for lane, answers, troubles in zip(self._lanes, self._departures.answers, self._troubles, strict=True):
-            for event in troubles.noticed(lane.endpoint.stats, answers, now):
+        for model, (lane, troubles) in enumerate(zip(self._lanes, self._troubles, strict=True)):
+            if self._departures.gone(model):
+                continue  # nobody waits for its servers any more
+            for event in troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now):
                 self.note(event)
         for notice in self._grading.notices[self._told_of_grading :]:
             self.note(ServersNoticed("", notice.kind, notice.text))

@@ -27,11 +27,19 @@ class Troubles:
         """When the first request failed after the last answer."""
         self._told = False
         self._notices: set[Notice] = set()
+        self._failing = self._out = False
+        """Requests fail again and again, and none is answered; none of its replicas can be reached."""
+
+    @property
+    def stuck(self) -> bool:
+        """Nothing comes of the model now, and nobody knows for how long."""
+        return self._failing or self._out
 
     def noticed(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
         """What is new at this moment; `answers` is how many requests have been answered."""
         for replica in stats.replicas:
             yield from self._health(replica, now)
+        self._out = bool(stats.replicas) and all(replica.url in self._lost for replica in stats.replicas)
         yield from self._progress(stats, answers, now)
         for notice in stats.notices:
             if notice not in self._notices:
@@ -52,9 +60,10 @@ class Troubles:
         errors = sum(stats.errors.values())
         failed, self._errors = errors > self._errors, errors
         if answers != self._answers:
-            self._answers, self._failing_since, self._told = answers, None, False
+            self._answers, self._failing_since, self._told, self._failing = answers, None, False, False
         elif failed:
             since = self._failing_since = now if self._failing_since is None else self._failing_since
+            self._failing = now - since >= LOST_SECONDS
             if now - since >= RETRYING_SECONDS and not self._told:
                 self._told = True
                 yield OnlyFailures(self._name, round(now - since), dict(stats.errors))

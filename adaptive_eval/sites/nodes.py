@@ -79,13 +79,16 @@ def error_in_short(error: Exception) -> str:
 @contextmanager
 def _without_its_words(ray: Any) -> Iterator[None]:
     """Ray prints pages where a raylet dies, over whatever is displayed; the run says itself what it has lost."""
-    worker = ray._private.worker
-    before = worker.print_to_stdstream
-    worker.print_to_stdstream = lambda *words, **more: None
+    worker, name = ray._private.worker, "print_to_stdstream"
+    before = getattr(worker, name, None)
+    if before is None:  # it is not meant for others, and a Ray to come may do it otherwise
+        yield
+        return
+    setattr(worker, name, lambda *words, **more: None)
     try:
         yield
     finally:
-        worker.print_to_stdstream = before
+        setattr(worker, name, before)
 
 
 def _require_listener(address: str, mend: str) -> None:

@@ -3,15 +3,17 @@
 import asyncio
 import random
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, FakeGrading, plan
+from patient_time import until
 
 from adaptive_eval.core.settings import Budget, Pace
-from adaptive_eval.endpoints.types import Again, Answer, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Prompt, ReplicaStats
 from adaptive_eval.errors import Unavailable
+from adaptive_eval.scheduler import troubles as troubles_module
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import AnswersUnwanted, RunReader, events_of_kind
 
@@ -133,6 +135,44 @@ async def test_a_wanted_answer_that_was_asked_ahead_and_fails_sets_its_model_asi
     )
     await bed.start()
     assert list(bed.controller.set_aside) == [list(SKILLS).index("cyd")]
+
+
+@dataclass
+class HeldEndpoint(FakeEndpoint):
+    """Answers nothing until it is let go."""
+
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        await self.held.wait()
+        return await super().sample(prompt, seeds, again)
+
+
+async def test_while_nothing_comes_of_a_model_the_others_are_asked_what_rounds_want_and_no_more(
+    tmp_path: Path, reference: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.0)
+    bed = Bed(tmp_path, plan(pace=AHEAD), slots=256)
+    stuck = bed.endpoints["cyd"] = HeldEndpoint("cyd", SKILLS["cyd"])
+    stuck.health = lambda: (ReplicaStats("http://cyd/v1", stuck.held.is_set(), 0, 256),)
+    others = [one for one in bed.endpoints.values() if one is not stuck]
+    asked_meanwhile: list[int] = []
+    letting_go: list[asyncio.Task[None]] = []
+
+    async def let_go(scheduler: Scheduler) -> None:
+        await until(lambda: all(one.samples and not one.in_flight for one in others))
+        asked_meanwhile.append(asked(bed))
+        stuck.held.set()
+        scheduler._tell_troubles()
+
+    def begin(scheduler: Scheduler) -> None:
+        scheduler._tell_troubles()
+        letting_go.append(asyncio.get_running_loop().create_task(let_go(scheduler)))
+
+    await bed.start(begin)
+    require_same(bed, reference)
+    assert asked_meanwhile == [sum(reference.issued(name, 1) for name in ("ada", "bob"))]
+    assert asked(bed) > len(bed.outcomes()), "later it is asked ahead"
 
 
 @pytest.mark.parametrize("budget", [Budget(trials=400), Budget(tokens=4000)])

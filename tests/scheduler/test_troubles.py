@@ -59,6 +59,34 @@ def test_one_failure_before_a_long_answer_is_no_trouble() -> None:
         assert kinds(troubles, stats(errors=1), 0, float(second)) == []
 
 
+def test_a_model_is_stuck_while_all_of_its_replicas_are_lost() -> None:
+    troubles = Troubles("ada")
+    for now, healthy, stuck in (
+        (0.0, [False, False], False),
+        (LOST_SECONDS, [False, False], True),
+        (9.0, [True, False], False),
+        (10.0, [False, False], False),
+        (10.0 + LOST_SECONDS, [False, False], True),
+    ):
+        kinds(troubles, stats(healthy), 0, now)
+        assert troubles.stuck is stuck
+
+
+def test_a_model_is_stuck_while_its_requests_fail_again_and_none_is_answered() -> None:
+    troubles = Troubles("ada")
+    for now, errors, answers, stuck in (
+        (0.0, 1, 0, False),
+        (500.0, 1, 0, False),  # one failure before a long answer
+        (501.0, 2, 0, True),
+        (502.0, 2, 0, True),
+        (503.0, 2, 1, False),
+        (504.0, 3, 1, False),
+        (504.0 + LOST_SECONDS, 4, 1, True),
+    ):
+        kinds(troubles, stats(errors=errors), answers, now)
+        assert troubles.stuck is stuck, now
+
+
 async def test_a_run_records_what_its_servers_went_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.03)
