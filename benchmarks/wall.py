@@ -51,7 +51,7 @@ FIXED: dict[str, Any] = {"trials": {"min": CAP, "max": CAP}, "stopping": {"futil
 OVER_HTTP: dict[str, dict[str, Any]] = {BESIDE: FIXED, "default": {}}
 STARVED = 1.25
 SIMULATED_RUNS = 20
-MANY_SLOTS = {"aime2024": (16, 64, 256), "livecodebench": (64, 256, 1024)}
+MANY_SLOTS = {"aime2024": (16, 43, 64, 256), "livecodebench": (64, 256, 1024)}
 """Of recorded sets, in simulated time."""
 SET = "six coins"
 HEADER = (

@@ -372,7 +372,15 @@ class Scheduler:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
+            if self.halt is not None:
+                self._give_up_stuck()
             self._end_if_over()
+
+    def _give_up_stuck(self) -> None:
+        """A run that stops waits for what is being answered, not for what fails again and again."""
+        for model, troubles in enumerate(self._troubles):
+            if troubles.stuck:
+                self._sender.give_up(model)
 
     def _tell_troubles(self) -> None:
         self._sender.tell_losses()

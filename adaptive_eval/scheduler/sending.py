@@ -71,6 +71,8 @@ class RequestSender:
         """Requests that are sent as soon as it is written down that they will be."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Requests that are under way, or whose answers are being graded."""
+        self._unanswered: dict[asyncio.Task[None], int] = {}
+        """Those among them that have no answer yet, with their model."""
 
     def fill(self, model: int) -> None:
         """Send what a model's free slots allow."""
@@ -113,6 +115,12 @@ class RequestSender:
             else:
                 self._send(model, group, seeds)
 
+    def give_up(self, model: int) -> None:
+        """Wait no more for what this model was asked, and has not answered."""
+        for task, asked in list(self._unanswered.items()):
+            if asked == model:
+                task.cancel()
+
     def tell_losses(self) -> None:
         """Count what servers have generated and lost; where a cap is reached by it, nothing more is asked."""
         self._losses.tell()
@@ -153,13 +161,18 @@ class RequestSender:
         task.add_done_callback(self._on_request_end)
 
     async def _request(self, model: int, group: TrialGroup, seeds: range) -> None:
-        lane = self._lanes[model]
+        lane, task = self._lanes[model], asyncio.current_task()
+        assert task is not None
         again = None if self._losses.ledger is None else partial(self._may_ask_again, model)
         self._times.sent(model)
+        self._unanswered[task] = model
         try:
             if self._tell.gone(model):  # since this task was made
                 raise NotAskedAgain("the model was set aside")
             answers = await lane.endpoint.sample(lane.prompt(group.question), seeds, again)
+        except asyncio.CancelledError:
+            self._is_waited_for(model, group)
+            raise
         except EndpointError as error:
             if self._losses.ledger is not None:
                 self.tell_losses()  # counted apart; what was refused cost nothing
@@ -169,6 +182,7 @@ class RequestSender:
                 self._tell.failed(model, error)
             return
         finally:
+            del self._unanswered[task]
             self._one_less(model)
         self._tell.answered(model, answers)
         self.fill(model)  # the slot is free; grading takes none

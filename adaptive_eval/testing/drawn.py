@@ -26,12 +26,13 @@ def texts(figure: "Figure") -> Iterator[str]:
 
 
 def formulas(figure: "Figure") -> Iterator[str]:
-    """Every text of which a part between dollars would be drawn as a formula, but for the numbers of an axis."""
+    """Every text that is seen and of which a part between dollars is drawn as a formula, but for numbers of an axis."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
         said = text.get_text()
-        if text.get_parse_math() and "\\mathdefault{" not in said and re.search(r"(?<!\\)\$", said):
+        parsed = text.get_visible() and text.get_parse_math()
+        if parsed and "\\mathdefault{" not in said and re.search(r"(?<!\\)\$", said):
             yield said
 
 

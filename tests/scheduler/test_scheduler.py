@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ from patient_time import until
 
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Cause, Cost, Lost, Reason
-from adaptive_eval.endpoints.types import Again, Answer, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Prompt, ReplicaStats
 from adaptive_eval.errors import Rejected, Unavailable
+from adaptive_eval.scheduler import scheduler as scheduler_module
+from adaptive_eval.scheduler import troubles as troubles_module
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.seeds import hashed_base
@@ -114,6 +116,23 @@ async def test_stopped_and_resumed_it_is_the_same_run(tmp_path: Path, reference:
     assert bed.outcomes() == reference.outcomes()
 
 
+@dataclass
+class RepeatingEndpoint(FakeEndpoint):
+    """Repeats its requests for ever while its server is away."""
+
+    up: bool = False
+    waiting: int = 0
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        if not self.up:
+            self.waiting += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.waiting -= 1
+        return await super().sample(prompt, seeds, again)
+
+
 async def test_a_drained_stop_commits_what_was_in_flight(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     for endpoint in bed.endpoints.values():
@@ -129,6 +148,35 @@ async def test_a_drained_stop_commits_what_was_in_flight(tmp_path: Path) -> None
     assert scheduler.halt is Halt.DRAINED
     asked = sum(len(seeds) for endpoint in bed.endpoints.values() for _, seeds in endpoint.samples)
     assert len(bed.outcomes()) == asked > 0
+
+
+@pytest.mark.parametrize("ahead", [0.0, 1.0])
+async def test_a_drained_stop_does_not_wait_for_requests_that_only_fail(
+    tmp_path: Path, reference: Bed, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    """They are asked again by the next start; what others had in flight is stored."""
+    monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.0)
+    pace = replace(reference.plan.pace, ahead=ahead, ahead_opening=12 if ahead else 0)
+    bed = Bed(tmp_path, plan(pace=pace), slots=64)
+    away = bed.endpoints["cyd"] = RepeatingEndpoint("cyd", SKILLS["cyd"])
+    away.health = lambda: (ReplicaStats("http://cyd/v1", away.up, 0, 8),)
+    others = [one for one in bed.endpoints.values() if one is not away]
+
+    async def stop_in_flight(scheduler: Scheduler) -> None:
+        await until(lambda: away.waiting and all(endpoint.samples for endpoint in others))
+        scheduler.stop()
+
+    stopping: list[asyncio.Task[None]] = []
+    scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_in_flight(one))))
+    await stopping[0]
+    assert scheduler.halt is Halt.DRAINED and not away.waiting
+    wanted = reference.issued("ada", 1) + reference.issued("bob", 1)
+    assert len(bed.outcomes()) >= wanted
+    away.up = True
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
 
 
 async def test_a_finished_run_asks_nothing_more(tmp_path: Path) -> None:
