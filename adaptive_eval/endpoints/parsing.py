@@ -1,6 +1,6 @@
 """JSON as model servers write it, whole or streamed.
 
-A model's text may hold half of a surrogate pair, which Python servers escape as `\ud800`, others send bytes that are
+A model's text may hold half of a surrogate pair, which Python servers escape as `\\ud800`, others send bytes that are
 no UTF-8, and some write NaN among log-probabilities. None of it is JSON, and all of it comes again at every attempt
 with the same seed: it is an answer with a spoilt character, and no reason to give a model up.
 

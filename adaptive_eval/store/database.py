@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -26,6 +26,14 @@ from adaptive_eval.store.tables import ASKED_FOR, COUNTED, SEGMENTS, TABLES, TOK
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
 """A lock that is only being looked at is free again in microseconds."""
+
+
+class SupportsClose(Protocol):
+    """A connection, or what has one."""
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
 
 
 class RunLock(FileLock):
@@ -96,7 +104,7 @@ def create(directory: Path) -> sqlite3.Connection:
     A crash before that leaves a database without tables, which `is_run` takes for no run.
     """
     connection = _connect(directory, "rwc")
-    with explained(directory):
+    with closed_on_error(connection), explained(directory):
         _durable(connection, directory)
         connection.executescript(
             f"BEGIN IMMEDIATE; {TABLES}; {ASKED_FOR}; PRAGMA user_version = {SCHEMA_VERSION}; "
@@ -109,7 +117,7 @@ def create(directory: Path) -> sqlite3.Connection:
 def open_existing(directory: Path) -> sqlite3.Connection:
     """The database of a run, to be written."""
     connection = _connect(directory, "rw")
-    with explained(directory):
+    with closed_on_error(connection), explained(directory):
         _require_ours(connection, directory)
         _durable(connection, directory)
         connection.execute(ASKED_FOR)
@@ -175,7 +183,7 @@ def open_readonly(directory: Path, verify: str = VERIFY) -> sqlite3.Connection:
         why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else "it is not there"
         raise StoreError(f"{directory} holds no run: {why}")
     connection = _connect_to_read(directory)
-    with explained(directory, verify):
+    with closed_on_error(connection), explained(directory, verify):
         _require_ours(connection, directory)
     return connection
 
@@ -186,12 +194,22 @@ def open_if_begun(directory: Path) -> sqlite3.Connection | None:
     if not (directory / DATABASE_FILE).exists():
         return None
     connection = _connect_to_read(directory)
-    with explained(directory):
+    with closed_on_error(connection), explained(directory):
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.close()
             return None
         _require_ours(connection, directory)
     return connection
+
+
+@contextmanager
+def closed_on_error(opened: SupportsClose) -> Iterator[None]:
+    """Close what could not be made use of."""
+    try:
+        yield
+    except BaseException:
+        opened.close()
+        raise
 
 
 def _connect_to_read(directory: Path) -> sqlite3.Connection:

@@ -76,7 +76,7 @@ class KeptSums(NamedTuple):
             found = np.frombuffer(data, dtype="<i4").reshape(self.models, self.questions, -1)
         except (zlib.error, ValueError) as error:
             raise _misformed() from error
-        return found.astype(np.int32, copy=False)
+        return found.astype(np.int32)  # a copy, to which further trials are added
 
 
 def _read(kind: type[T], text: str) -> list[T]:

@@ -1,6 +1,5 @@
 """The durable store of one run: a directory and its ledger, written by one process and one thread at a time."""
 
-import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -113,13 +112,13 @@ class Store:
                 if answers != LEDGER:
                     raise ConfigError(OTHERS)
                 ledger, resumed = whereabouts.take(address, lock, patience)
-                with _closed_on_error(ledger):
+                with database.closed_on_error(ledger):
                     return cls._opened(directory, ledger, header, resumed)
             resumed = database.is_run(directory)
             if not resumed:
                 _require_nothing_lost(directory)
             connection = database.open_existing(directory) if resumed else database.create(directory)
-            with _closed_on_error(connection), database.explained(directory):
+            with database.closed_on_error(connection), database.explained(directory):
                 if not resumed:
                     _fill(connection, header)
                     connection.execute("COMMIT")
@@ -152,10 +151,10 @@ class Store:
             address = whereabouts.ledger_of(directory)
             if address is None:
                 connection = database.open_existing(directory)
-                with _closed_on_error(connection), database.explained(directory):
+                with database.closed_on_error(connection), database.explained(directory):
                     return cls._attached(directory, SqliteLedger(directory, connection, lock, LEDGER))
             ledger, _ = whereabouts.take(address, lock, PATIENCE, begin=False)
-            with _closed_on_error(ledger):
+            with database.closed_on_error(ledger):
                 return cls._attached(directory, ledger)
 
     @classmethod
@@ -370,15 +369,6 @@ def _locked(directory: Path) -> Iterator[RunLock]:
         yield lock
     except BaseException:
         lock.release()
-        raise
-
-
-@contextmanager
-def _closed_on_error(opened: sqlite3.Connection | RunLedger) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        opened.close()
         raise
 
 
