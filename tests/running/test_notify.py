@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
@@ -91,7 +92,8 @@ def test_a_run_that_ends_tells_a_webhook_and_a_command_without_keys(
     assert 0 < body["leaders"][0]["lo"] < body["leaders"][0]["score"] and body["trials"] > 0
     told = json.loads((site.folder / "told.json").read_text())
     assert told["body"] == body and not {"HOOK_URL", "SOME_API_KEY"} & set(told["names"])
-    assert hook.url not in str(RunReader.open(site.directory()).configurations())
+    with closing(RunReader.open(site.directory())) as reader:
+        assert hook.url not in str(reader.configurations())
 
 
 def test_an_error_that_ends_a_run_is_told(site: Site, hook: Hook) -> None:
