@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from adaptive_eval.errors import ConfigError, StoreError, StoreFull
 
@@ -89,6 +89,24 @@ def _release_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_release_in_child)
+
+
+class SupportsClose(Protocol):
+    """A file or a connection, or what has one."""
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
+
+
+@contextmanager
+def closed_on_error(opened: SupportsClose) -> Iterator[None]:
+    """Close what could not be made use of."""
+    try:
+        yield
+    except BaseException:
+        opened.close()
+        raise
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from giving_up import GOALS, ROUNDS
+from giving_up import GOALS, ROUNDS, cost_at
 from scenarios import Scenario, recorded, simulated
 from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, conclude, markdown
@@ -83,13 +83,6 @@ def played(scenario: Scenario, runs: int, name: str) -> list[Ended]:
     others = {key: value for key, value in choices.items() if key not in rule}
     with changed(change):
         return [replay_stacked(scenario, name, runs, rule=Optimal(worth=worth, **rule), **others) for worth in WORTHS]
-
-
-def cost_at(ended: list[Ended], called: float) -> float | None:
-    """Between the worths in proportion."""
-    points = sorted((float(one.called.mean()), one.cost) for one in ended)
-    calls, costs = zip(*points, strict=True)
-    return float(np.interp(called, calls, costs)) if calls[0] <= called <= calls[-1] else None
 
 
 def main() -> None:

@@ -145,12 +145,14 @@ def beside_the_default(found: list[Ended]) -> list[Check]:
 
 def at_as_many_calls(rows: list[Ended], default: Ended) -> float | str:
     """The ratio of costs: between the two worths around the calls of the default, in proportion."""
-    optimal = sorted((float(row.called.mean()), row.cost) for row in rows)
-    called = float(default.called.mean())
-    if not optimal[0][0] <= called <= optimal[-1][0] + 0.05:
-        return "-"
-    cost = float(np.interp(called, [point[0] for point in optimal], [point[1] for point in optimal]))
-    return round(cost / default.cost, 3)
+    cost = cost_at(rows, float(default.called.mean()), beyond=0.05)
+    return "-" if cost is None else round(cost / default.cost, 3)
+
+
+def cost_at(rows: list[Ended], called: float, beyond: float = 0.0) -> float | None:
+    """The cost of so many calls, between the worths in proportion, and of as many as that `beyond` the most of them."""
+    calls, costs = zip(*sorted((float(row.called.mean()), row.cost) for row in rows), strict=True)
+    return float(np.interp(called, calls, costs)) if calls[0] <= called <= calls[-1] + beyond else None
 
 
 def cheapest(found: list[Ended]) -> list[Check]:

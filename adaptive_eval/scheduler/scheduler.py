@@ -97,6 +97,8 @@ class Scheduler:
         self._launched = frozenset(model for host in hosts for model in host.models)
         self._times = ServerTimes(lanes, self._launched, store.reader.held())
         self._troubles = [Troubles(name) for name in self._names]
+        self._stuck: set[int] = set()
+        """Models of which nothing came when their troubles were told last."""
         self._told_of_grading = 0
         by_id = {question.id: question for question in questions}
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
@@ -163,7 +165,7 @@ class Scheduler:
 
     def _held_up(self) -> bool:
         """Rounds wait for a model of which nothing comes."""
-        return any(one.stuck and not self._departures.gone(model) for model, one in enumerate(self._troubles))
+        return any(not self._departures.gone(model) for model in self._stuck)
 
     def _keep_early(self, place: Place, number: int, early: EarlyAnswer) -> None:
         """Store an answer that was asked ahead, and that a round asks for."""
@@ -372,15 +374,10 @@ class Scheduler:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
-            if self.halt is not None:
-                self._give_up_stuck()
+            if self.halt is not None:  # it waits for what is being answered, not for what fails again and again
+                for model in self._stuck:
+                    self._sender.give_up(model)
             self._end_if_over()
-
-    def _give_up_stuck(self) -> None:
-        """A run that stops waits for what is being answered, not for what fails again and again."""
-        for model, troubles in enumerate(self._troubles):
-            if troubles.stuck:
-                self._sender.give_up(model)
 
     def _tell_troubles(self) -> None:
         self._sender.tell_losses()
@@ -390,6 +387,7 @@ class Scheduler:
                 continue  # nobody waits for its servers any more
             for event in troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now):
                 self.note(event)
+        self._stuck = {model for model, troubles in enumerate(self._troubles) if troubles.stuck}
         for notice in self._grading.notices[self._told_of_grading :]:
             self.note(ServersNoticed("", notice.kind, notice.text))
             self._told_of_grading += 1

@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 from urllib.parse import quote
 from uuid import uuid4
 
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
-from adaptive_eval.files import FileLock, holder_of, is_locked, require_plain
+from adaptive_eval.files import FileLock, closed_on_error, holder_of, is_locked, require_plain
 from adaptive_eval.store import checksums
 from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.tables import ASKED_FOR, COUNTED, SEGMENTS, TABLES, TOKEN_LOGPROBS
@@ -26,14 +26,6 @@ from adaptive_eval.store.tables import ASKED_FOR, COUNTED, SEGMENTS, TABLES, TOK
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
 """A lock that is only being looked at is free again in microseconds."""
-
-
-class SupportsClose(Protocol):
-    """A connection, or what has one."""
-
-    def close(self) -> None:
-        """Let it go."""
-        ...
 
 
 class RunLock(FileLock):
@@ -200,16 +192,6 @@ def open_if_begun(directory: Path) -> sqlite3.Connection | None:
             return None
         _require_ours(connection, directory)
     return connection
-
-
-@contextmanager
-def closed_on_error(opened: SupportsClose) -> Iterator[None]:
-    """Close what could not be made use of."""
-    try:
-        yield
-    except BaseException:
-        opened.close()
-        raise
 
 
 def _connect_to_read(directory: Path) -> sqlite3.Connection:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.files import closed_on_error
 from adaptive_eval.sections import LEDGER, PATIENCE
 from adaptive_eval.store import database, whereabouts
 from adaptive_eval.store.database import RunLock
@@ -112,13 +113,13 @@ class Store:
                 if answers != LEDGER:
                     raise ConfigError(OTHERS)
                 ledger, resumed = whereabouts.take(address, lock, patience)
-                with database.closed_on_error(ledger):
+                with closed_on_error(ledger):
                     return cls._opened(directory, ledger, header, resumed)
             resumed = database.is_run(directory)
             if not resumed:
                 _require_nothing_lost(directory)
             connection = database.open_existing(directory) if resumed else database.create(directory)
-            with database.closed_on_error(connection), database.explained(directory):
+            with closed_on_error(connection), database.explained(directory):
                 if not resumed:
                     _fill(connection, header)
                     connection.execute("COMMIT")
@@ -151,10 +152,10 @@ class Store:
             address = whereabouts.ledger_of(directory)
             if address is None:
                 connection = database.open_existing(directory)
-                with database.closed_on_error(connection), database.explained(directory):
+                with closed_on_error(connection), database.explained(directory):
                     return cls._attached(directory, SqliteLedger(directory, connection, lock, LEDGER))
             ledger, _ = whereabouts.take(address, lock, PATIENCE, begin=False)
-            with database.closed_on_error(ledger):
+            with closed_on_error(ledger):
                 return cls._attached(directory, ledger)
 
     @classmethod

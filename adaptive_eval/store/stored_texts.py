@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
+from adaptive_eval.files import closed_on_error
 from adaptive_eval.store.answer_places import VARIABLE, AnswerPlace, is_given, place_at
 from adaptive_eval.store.records import answer_digest
 from adaptive_eval.store.segments import KeptGroups, SegmentFile, TextPair
@@ -98,17 +99,13 @@ class StoredTexts:
             while len(self._files) >= MOST_OPEN:
                 self._files.popitem(last=False)[1].close()
             source, size = self._place(one).open(one.name)
-            if size != one.size:
-                source.close()
-                raise StoreError(
-                    f"the segment {one.name} is damaged: it has {size} bytes, and was written with {one.size}; "
-                    "restore a copy of it"
-                )
-            try:
+            with closed_on_error(source):
+                if size != one.size:
+                    raise StoreError(
+                        f"the segment {one.name} is damaged: it has {size} bytes, and was written with {one.size}; "
+                        "restore a copy of it"
+                    )
                 self._files[key] = SegmentFile(key, source, size)
-            except BaseException:
-                source.close()
-                raise
         self._files.move_to_end(key)
         return self._files[key]
 

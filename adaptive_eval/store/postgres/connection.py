@@ -12,6 +12,7 @@ import psycopg
 from psycopg import pq
 
 from adaptive_eval.errors import StoreError, StoreFull
+from adaptive_eval.files import closed_on_error
 from adaptive_eval.store.postgres.address import LedgerAddress
 
 CONNECT_SECONDS = 10
@@ -90,7 +91,7 @@ def connect(address: LedgerAddress, *, read_only: bool) -> PatientConnection:
             keepalives_interval=BETWEEN_SECONDS,
             keepalives_count=TIMES,
         )
-        try:
+        with closed_on_error(connection):
             connection.prepare_threshold = None  # a pooler between us may not keep what is prepared
             settings = [*_SETTINGS, f"SET default_transaction_read_only = {'on' if read_only else 'off'}"]
             connection.execute("; ".join(settings).encode())
@@ -100,9 +101,6 @@ def connect(address: LedgerAddress, *, read_only: bool) -> PatientConnection:
                     f"{address.whole_database} keeps texts as {encoding}: make a database for the runs with "
                     "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
                 )
-        except BaseException:
-            connection.close()
-            raise
     _open.add(connection)
     return connection
 

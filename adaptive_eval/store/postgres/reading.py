@@ -6,6 +6,7 @@ from functools import cache
 from typing import NamedTuple, Self
 
 from adaptive_eval.errors import StoreError
+from adaptive_eval.files import closed_on_error
 from adaptive_eval.store.forms import OUT_OF_RANGE
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import Row
@@ -117,21 +118,17 @@ class PostgresReading:
     def open(cls, address: LedgerAddress) -> Self:
         """Of a run that another process may be writing; raises `StoreError` where there is none."""
         connection = connect(address, read_only=True)
-        try:
-            with explained(str(address)):
-                found = found_in(connection, address)
-                if found is None:
-                    raise _missing(address)
-                require_version(found, address)
-                if found.version < len(RUN_STEPS):
-                    raise StoreError(
-                        f"{address} has format {found.version}, an earlier one than {len(RUN_STEPS)}: who reads "
-                        "changes nothing; the command that runs it brings it up to date"
-                    )
-                connection.execute(f"SET search_path TO {schema_of(found.id)}".encode())
-        except BaseException:
-            connection.close()
-            raise
+        with closed_on_error(connection), explained(str(address)):
+            found = found_in(connection, address)
+            if found is None:
+                raise _missing(address)
+            require_version(found, address)
+            if found.version < len(RUN_STEPS):
+                raise StoreError(
+                    f"{address} has format {found.version}, an earlier one than {len(RUN_STEPS)}: who reads "
+                    "changes nothing; the command that runs it brings it up to date"
+                )
+            connection.execute(f"SET search_path TO {schema_of(found.id)}".encode())
         return cls(address, connection)
 
     @property

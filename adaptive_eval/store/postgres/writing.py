@@ -19,7 +19,7 @@ from uuid import uuid4
 import psycopg
 
 from adaptive_eval.errors import RunLocked, StoreError
-from adaptive_eval.files import FileLock
+from adaptive_eval.files import FileLock, closed_on_error
 from adaptive_eval.store.postgres.address import LedgerAddress
 from adaptive_eval.store.postgres.connection import (
     KEPT,
@@ -115,20 +115,16 @@ class PostgresLedger(PostgresReading):
         """
         connection = connect(address, read_only=False)
         ledger = cls(address, connection, lock, patience)
-        try:
-            with explained(str(address)):
-                _bring_up_to_date(connection, address)
-                found = found_in(connection, address)
-                if found is None and not begin:
-                    raise StoreError(f"{address} is no run")
-                if found is None:
-                    ledger._announce()
-                else:
-                    require_version(found, address)
-                    ledger._take(found)
-        except BaseException:
-            connection.close()
-            raise
+        with closed_on_error(connection), explained(str(address)):
+            _bring_up_to_date(connection, address)
+            found = found_in(connection, address)
+            if found is None and not begin:
+                raise StoreError(f"{address} is no run")
+            if found is None:
+                ledger._announce()
+            else:
+                require_version(found, address)
+                ledger._take(found)
         return ledger, found is not None
 
     @contextmanager
@@ -252,18 +248,14 @@ class PostgresLedger(PostgresReading):
     def _is_done_after_return(self) -> bool:
         """Connect again, and find out whether the commit in whose midst the connection broke was done."""
         connection = connect(self.address, read_only=False)
-        try:
-            with explained(self.where):
-                self._require_ours(connection)
-                self._end_own_backend(connection)
-                ((taken,),) = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCKS, self._run])
-                if not taken:
-                    raise DatabaseAway(f"{self.where} still holds the connection that broke; {KEPT}")
-                commits = self._require_ours(connection)
-                connection.execute(f"SET search_path TO {schema_of(self._run)}".encode())
-        except BaseException:
-            connection.close()
-            raise
+        with closed_on_error(connection), explained(self.where):
+            self._require_ours(connection)
+            self._end_own_backend(connection)
+            ((taken,),) = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCKS, self._run])
+            if not taken:
+                raise DatabaseAway(f"{self.where} still holds the connection that broke; {KEPT}")
+            commits = self._require_ours(connection)
+            connection.execute(f"SET search_path TO {schema_of(self._run)}".encode())
         self._connection, self._backend = connection, connection.info.backend_pid
         done, self._commits = commits == self._commits + 1, commits
         return done
