@@ -4,7 +4,8 @@ It answers the questions in `questions.jsonl` of the folder, more often right fo
 question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests, and further ones when
 there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the middle of its
 tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it ignores SIGTERM;
-with `cramped` it starts only where no other one of its folder is up.
+with `cramped` it starts only where no other one of its folder is up; with `diary` it writes down in `diary.jsonl` of
+the folder whom it answered when.
 """
 
 import fcntl
@@ -47,6 +48,9 @@ class Handler(BaseHTTPRequestHandler):
             CRASHED.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         text = answer(asked["model"], asked["messages"][-1]["content"], asked.get("seed", 0))
+        if "diary" in sys.argv:
+            with (Path(sys.argv[-1]) / "diary.jsonl").open("a") as diary:
+                diary.write(json.dumps([asked["model"], os.getpid(), time.monotonic()]) + "\n")
         if "wordy" in sys.argv:
             text = f"{blake2b(str(number).encode()).hexdigest() * 2} is what I thought of first. {text}"
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
