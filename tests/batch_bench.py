@@ -68,6 +68,7 @@ class DirectWire:
         self.secrets: tuple[str, ...] = ()
         self.notices: dict[Notice, None] = {}
         self.errors: dict[str, int] = {}
+        self.last_error = ""
         self.closed = False
 
     def note(self, notice: Notice) -> None:

@@ -146,6 +146,7 @@ class ModelEndpoint:
             requests=traffic.requests,
             retries=traffic.retries,
             errors=dict(traffic.errors),
+            last_error=traffic.last_error,
             lost=traffic.lost,
             prompt_tokens=traffic.prompt_tokens,
             completion_tokens=traffic.completion_tokens,
@@ -314,7 +315,7 @@ class ModelEndpoint:
 
     def _refused(self, request: Request, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
         """What becomes of a request that was refused: it is sent again, unless that is believed."""
-        self._traffic.errors[FailureKind.REFUSED.value] += 1
+        self._traffic.failed(FailureKind.REFUSED, refusal)
         request.refusal = refusal
         if request.may_be_mended(refusal, self._streaming is not None):
             return Refused(refusal, believed=False)
@@ -326,8 +327,9 @@ class ModelEndpoint:
         self._lose(request)
         if pulse.overdue is None:
             request.ended += 1
-            self._traffic.errors[FailureKind.REPLICA_LOST.value] += 1
-            return Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
+            failure = Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
+            self._traffic.failed(failure.kind, failure)
+            return failure
         request.cuts += 1
         failure = Failure(FailureKind.STALLED, pulse.overdue)
         self._failed(replica, failure, pulse.sent_at)
@@ -400,7 +402,7 @@ class ModelEndpoint:
         self._servers.note_first(Notice("out_of_files", open_files.shortage()))
 
     def _failed(self, replica: Replica, failure: Failure, sent_at: float) -> None:
-        self._traffic.errors[failure.kind.value] += 1
+        self._traffic.failed(failure.kind, failure)
         if failure.kind is FailureKind.RATE_LIMITED:
             replica.window.refused(sent_at, self._clock())
         else:

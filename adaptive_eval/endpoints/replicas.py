@@ -113,6 +113,8 @@ class Replica:
         """Seconds from one request to the next, while it is in doubt whether it accepts any."""
         self.refusing = False
         """Whether the replica is believed to refuse everything."""
+        self.trouble = ""
+        """What is wrong with it, where it is dead or refuses everything."""
         self.answered_at = -inf
         self.alive_at = -inf
         """When it last gave a sign of life."""
@@ -230,7 +232,7 @@ class ReplicaSet:
     @property
     def stats(self) -> tuple[ReplicaStats, ...]:
         return tuple(
-            ReplicaStats(replica.url, replica.fit, replica.in_flight, replica.window.size) for replica in self.replicas
+            ReplicaStats(one.url, one.fit, one.in_flight, one.window.size, one.trouble) for one in self.replicas
         )
 
     def _choose(self, avoid: Replica | None) -> Replica | None:
@@ -272,7 +274,6 @@ class HealthWatch:
         self._patience = patience
         self._clock = clock
         self._suspicions = {replica.url: asyncio.Event() for replica in replicas.replicas}
-        self._dead: dict[str, str] = {}
         self._giving_up: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -349,8 +350,8 @@ class HealthWatch:
 
     def _well(self, replica: Replica) -> None:
         if not replica.refusing:
-            self._dead.pop(replica.url, None)
-        if self._giving_up is not None and len(self._dead) < len(self._set.replicas):
+            replica.trouble = ""
+        if self._giving_up is not None and not self._none_left:
             self._giving_up.cancel()
             self._giving_up = None
         replica.healthy = True
@@ -364,17 +365,25 @@ class HealthWatch:
 
     def _miss(self, replica: Replica, trouble: str) -> None:
         """Go on without this one; give the model up where none is left for too long."""
-        self._dead[replica.url] = trouble
+        replica.trouble = trouble
         if all(other.refusing for other in self._set.replicas):
             return  # whoever asks is told, and finds out when that is over
-        if len(self._dead) == len(self._set.replicas) and self._giving_up is None:
+        if self._none_left and self._giving_up is None:
             known = any(other.reached or other.answered_at > -inf for other in self._set.replicas)
             loop = asyncio.get_running_loop()
             self._giving_up = loop.call_later(self._patience if known else 0.0, self._give_up)
 
+    @property
+    def _none_left(self) -> bool:
+        return all(replica.trouble for replica in self._set.replicas)
+
     def _give_up(self) -> None:
-        causes = "; ".join(f"{url}: {trouble}" for url, trouble in sorted(self._dead.items()))
-        self._set.give_up(f"no replica is left ({causes})")
+        first, *others = sorted(self._set.replicas, key=lambda replica: replica.url)
+        if others:
+            causes = "; ".join(f"{one.url}: {one.trouble}" for one in (first, *others))
+            self._set.give_up(f"all of its servers are lost: {causes}")
+        else:
+            self._set.give_up(f"its server at {first.url} is lost: {first.trouble}")
         for replica in self._set.replicas:
             replica.interrupt()
 

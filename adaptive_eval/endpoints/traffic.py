@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from adaptive_eval.endpoints.failures import Refusal
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.replicas import Replica
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Prompt
@@ -44,7 +44,13 @@ class Traffic:
     requests: int = 0
     retries: int = 0
     errors: Counter[str] = field(default_factory=Counter)
+    last_error: str = ""
     lost: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     answers: int = 0
+
+    def failed(self, kind: FailureKind, failure: Failure | Refusal) -> None:
+        """Count a failed attempt."""
+        self.errors[kind.value] += 1
+        self.last_error = str(failure)

@@ -303,6 +303,8 @@ class ReplicaStats:
     limit: int
     """Requests in flight that are allowed now: the configured concurrency, less after refusals or where more would only
     wait there."""
+    trouble: str = ""
+    """What is wrong with it, where it is not healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +330,8 @@ class EndpointStats:
     retries: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     """Failed attempts by kind."""
+    last_error: str = ""
+    """What the last of them said."""
     lost: int = 0
     """Answers that may have been generated and did not come."""
     prompt_tokens: int = 0
@@ -347,6 +351,7 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
         requests=sum(one.requests for one in each),
         retries=sum(one.retries for one in each),
         errors=dict(sum((Counter(one.errors) for one in each), Counter())),
+        last_error=next((one.last_error for one in reversed(each) if one.last_error), ""),
         lost=sum(one.lost for one in each),
         prompt_tokens=sum(one.prompt_tokens for one in each),
         completion_tokens=sum(one.completion_tokens for one in each),

@@ -67,13 +67,15 @@ def _of_a_model(event: Event) -> str | None:
         case ServersNoticed():
             return f"{event.model}: {event.text}" if event.model else event.text
         case ReplicaLost():
-            return f"{event.model}: {event.replica} is lost; its requests go elsewhere or wait until it is back"
+            why = "" if event.reason is None else f" ({first_line(event.reason)})"
+            return f"{event.model}: {event.replica} is lost{why}; its requests go elsewhere or wait until it is back"
         case ReplicaBack():
             return f"{event.model}: {event.replica} is back"
         case OnlyFailures():
-            kinds = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in event.errors.items())
+            kinds = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in event.errors.items())
+            last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
             silence = f"no answer for {event.seconds} s, its requests are repeated"
-            return f"{event.model}: {silence} (errors so far: {kinds})"
+            return f"{event.model}: {silence} (errors so far: {kinds}{last})"
         case ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"

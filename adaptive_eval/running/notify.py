@@ -225,6 +225,7 @@ def _alarm(event: Event) -> tuple[str, str] | None:
         case SiteLost():
             return event.model, f"{event.on} on {event.node} is lost, and placed anew"
         case OnlyFailures():
-            return event.model, f"nothing but failures for {event.seconds} s"
+            last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
+            return event.model, f"nothing but failures for {event.seconds} s{last}"
         case _:
             return None

@@ -103,6 +103,7 @@ class BatchedEndpoint:
             in_flight=direct.in_flight + len(self._asked),
             requests=direct.requests + self._calls.sent,
             errors=errors,
+            last_error=self._service.wire.last_error or direct.last_error,
             lost=direct.lost + self._lost,
             prompt_tokens=direct.prompt_tokens + self._prompt_tokens,
             completion_tokens=direct.completion_tokens + self._completion_tokens,

@@ -374,7 +374,8 @@ class Scheduler:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
-            if self.halt is not None:  # it waits for what is being answered, not for what fails again and again
+            # the end waits for what is being answered, not for what fails again and again
+            if self.halt is not None or self._controller.finished is not None:
                 for model in self._stuck:
                     self._sender.give_up(model)
             self._end_if_over()
@@ -383,9 +384,8 @@ class Scheduler:
         self._sender.tell_losses()
         now = time.monotonic()
         for model, (lane, troubles) in enumerate(zip(self._lanes, self._troubles, strict=True)):
-            if self._departures.gone(model):
-                continue  # nobody waits for its servers any more
-            for event in troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now):
+            news = list(troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now))
+            for event in () if self._departures.gone(model) else news:  # else nobody waits for its servers any more
                 self.note(event)
         self._stuck = {model for model, troubles in enumerate(self._troubles) if troubles.stuck}
         for notice in self._grading.notices[self._told_of_grading :]:

@@ -10,7 +10,7 @@ from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, S
 
 LOST_SECONDS = 2.0
 """A replica that fails for so long is told to be lost: one connection in many may fail on a good day."""
-RETRYING_SECONDS = 30.0
+RETRYING_SECONDS = 10.0
 """A model of which nothing but failures has come for so long is told to be in trouble."""
 
 
@@ -54,7 +54,7 @@ class Troubles:
                 yield ReplicaBack(self._name, replica.url)
         elif now - self._down_since.setdefault(replica.url, now) >= LOST_SECONDS and replica.url not in self._lost:
             self._lost.add(replica.url)
-            yield ReplicaLost(self._name, replica.url)
+            yield ReplicaLost(self._name, replica.url, replica.trouble or None)
 
     def _progress(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
         errors = sum(stats.errors.values())
@@ -66,4 +66,4 @@ class Troubles:
             self._failing = now - since >= LOST_SECONDS
             if now - since >= RETRYING_SECONDS and not self._told:
                 self._told = True
-                yield OnlyFailures(self._name, round(now - since), dict(stats.errors))
+                yield OnlyFailures(self._name, round(now - since), dict(stats.errors), stats.last_error or None)

@@ -41,7 +41,7 @@ async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str
         model = endpoint(server.base_url, client=client, concurrency=4)
         assert not [one for one in await ask(model, 12) if isinstance(one, BaseException)]
     assert len(server.seen) == 13
-    assert model.stats.errors == {"refused": 1}
+    assert model.stats.errors == {"refused": 1} and f"HTTP {status}: no (3)" in model.stats.last_error
     (notice,) = model.stats.notices
     assert notice.kind == "stray_refusal" and f"HTTP {status}: no (3)" in notice.text
     assert model.stats.replicas[0].limit == 4

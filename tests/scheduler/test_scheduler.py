@@ -179,6 +179,30 @@ async def test_a_drained_stop_does_not_wait_for_requests_that_only_fail(
     assert bed.outcomes() == reference.outcomes()
 
 
+@dataclass
+class GivingUpEndpoint(RepeatingEndpoint):
+    """The same, but that it gives one of its requests up when it has some more."""
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        if self.waiting == 3:
+            raise Unavailable("given up")
+        return await super().sample(prompt, seeds, again)
+
+
+async def test_the_end_does_not_wait_for_requests_of_a_lost_model_that_only_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody wants their answers any more, and they may be repeated for as long as patience lasts."""
+    monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.0)
+    bed = Bed(tmp_path, slots=64)
+    away = bed.endpoints["cyd"] = GivingUpEndpoint("cyd", SKILLS["cyd"])
+    away.health = lambda: (ReplicaStats("http://cyd/v1", False, 0, 8),)
+    await bed.start()
+    assert bed.controller.set_aside == {2: Lost(Cause.SERVER, "given up")}
+    assert bed.controller.finished is Reason.BLOCKED and not away.waiting
+
+
 async def test_a_finished_run_asks_nothing_more(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     await bed.start()

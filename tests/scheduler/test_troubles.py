@@ -16,7 +16,7 @@ from adaptive_eval.store import OnlyFailures, ReplicaBack, ReplicaLost, RunReade
 
 def stats(healthy: Sequence[bool] = (), errors: int = 0) -> EndpointStats:
     replicas = tuple(ReplicaStats(f"http://{number}/v1", well, 0, 8) for number, well in enumerate(healthy))
-    return EndpointStats(errors={"server_error": errors}, replicas=replicas)
+    return EndpointStats(errors={"server_error": errors}, last_error="HTTP 500: on fire", replicas=replicas)
 
 
 def kinds(troubles: Troubles, seen: EndpointStats, answers: int, now: float) -> list[str]:
@@ -34,6 +34,13 @@ def test_a_replica_is_lost_once_and_back_once() -> None:
     assert kinds(troubles, stats([True, True]), 0, 11.0) == []
 
 
+def test_what_is_wrong_with_a_lost_replica_is_told() -> None:
+    troubles, away = Troubles("ada"), ReplicaStats("http://0/v1", False, 0, 8, "no connection")
+    assert kinds(troubles, EndpointStats(replicas=(away,)), 0, 0.0) == []
+    (lost,) = troubles.noticed(EndpointStats(replicas=(away,)), 0, LOST_SECONDS)
+    assert lost == ReplicaLost("ada", "http://0/v1", "no connection")
+
+
 def test_a_replica_that_is_back_in_a_moment_is_no_news() -> None:
     troubles = Troubles("ada")
     for second in range(20):
@@ -46,7 +53,7 @@ def test_nothing_but_failures_is_told_once_until_an_answer_comes() -> None:
     for later, errors in ((1.0, 2), (RETRYING_SECONDS, 3)):
         assert kinds(troubles, stats(errors=errors), 3, later) == []
     (told,) = troubles.noticed(stats(errors=4), 3, RETRYING_SECONDS + 1.0)
-    assert told == OnlyFailures("ada", 30, {"server_error": 4})
+    assert told == OnlyFailures("ada", round(RETRYING_SECONDS), {"server_error": 4}, "HTTP 500: on fire")
     assert kinds(troubles, stats(errors=5), 3, 80.0) == []
     assert kinds(troubles, stats(errors=5), 4, 81.0) == []
     assert kinds(troubles, stats(errors=6), 4, 82.0) == []

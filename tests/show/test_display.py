@@ -363,7 +363,16 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         (ReplicaBack(model="m", replica="http://a/v1"), "m: http://a/v1 is back"),
         (
             OnlyFailures(model="m", seconds=31, errors={"server_error": 4}),
-            "m: no answer for 31 s, its requests are repeated (errors so far: 4 server error)",
+            "m: no answer for 31 s, its requests are repeated (errors so far: server error 4)",
+        ),
+        (
+            OnlyFailures(model="m", seconds=31, errors={"server_error": 4, "reset": 1}, last="HTTP 500: on fire\nno"),
+            "m: no answer for 31 s, its requests are repeated "
+            "(errors so far: server error 4, reset 1; the last one: HTTP 500: on fire)",
+        ),
+        (
+            ReplicaLost(model="m", replica="http://a/v1", reason="no connection"),
+            "m: http://a/v1 is lost (no connection); its requests go elsewhere or wait until it is back",
         ),
         (RunResumed(trials=7), "resumed with 7 stored trials"),
         (TrialsRegraded(trials=2), "graded 2 stored answers again"),

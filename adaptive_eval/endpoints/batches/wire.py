@@ -79,6 +79,7 @@ class BatchWire:
         self.notices: dict[Notice, None] = {}
         """What a reader of the results should know."""
         self.errors: dict[str, int] = {}
+        self.last_error = ""
         """Failed calls by kind."""
         self._clock = asyncio.get_running_loop().time
         self._waits = BelievedRetryAfter(
@@ -152,6 +153,7 @@ class BatchWire:
                 return await attempt()
             except Failure as failure:
                 self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
+                self.last_error = str(failure)
                 failure.wait = self._waits.of(self._root, failure.told, self._clock())
                 if failure.wait:
                     await self._sleep(failure.wait)

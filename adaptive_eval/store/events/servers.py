@@ -25,6 +25,7 @@ class ReplicaLost(Event):
     KIND: ClassVar[str] = "replica_lost"
     model: str
     replica: str
+    reason: str | None = where_known()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class OnlyFailures(Event):
     seconds: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     """By kind, so far."""
+    last: str | None = where_known()
+    """What the last of them said, in the words of the server where it spoke."""
 
 
 @dataclass(frozen=True, slots=True)
