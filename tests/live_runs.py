@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -28,8 +29,6 @@ MODELS = ("ada", "bob", "cyd")
 PAID = {"batch", "gpus", "launch"}
 """Options of a model that say what is paid for it, by which a pace is chosen."""
 FAST = Latency(median=0.004)
-SOME_NEVER = Latency(median=0.3, sigma=8.0)
-"""Half of the answers come at once, and every sixth or so not while any test goes on."""
 ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 """How a run ends that nothing has stopped."""
 
@@ -144,6 +143,15 @@ def wait_for_trials(
             return False
         time.sleep(0.005)
     raise TimeoutError(f"no {number} trials within {seconds} s")
+
+
+def wait_until(met: Callable[[], object], process: "WarmProcess | subprocess.Popen[str]") -> None:
+    """Wait for what a process brings about, which must not end before."""
+    deadline = time.monotonic() + HANGS
+    while not met():
+        assert process.poll() is None, "it has ended before"
+        assert time.monotonic() < deadline, "it never comes"
+        time.sleep(0.005)
 
 
 def kill(process: "WarmProcess | subprocess.Popen[str]") -> None:

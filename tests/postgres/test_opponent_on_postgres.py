@@ -1,10 +1,10 @@
 """A run in a database asks its opponent in a run of its own, which is in the database, too."""
 
 import shutil
-from dataclasses import replace
 
 import pytest
-from live_runs import ENDED, MODELS, SOME_NEVER, Found, Site, kill, small_world, wait_for_trials
+from gated import GatedServer
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_trials
 from opponents import IN_ALL, OPPONENT, OTHERS, opponent_of, results_of, settings
 from typer.testing import CliRunner
 
@@ -25,7 +25,7 @@ def test_it_is_asked_first_over_a_kill_and_others_can_be_compared_with_the_same_
     with serving(SimulatedServer(world, judge=SimulatedJudge())) as url:
         plain = site.run(site.write("plain", **settings(url)), "--run-dir", str(site.directory("plain")))
         assert plain.exit_code in ENDED, plain.output
-        with serving(SimulatedServer(replace(world, latency=SOME_NEVER))) as slow_url:
+        with serving(GatedServer(world, 7)) as slow_url:
             slow = [{"name": name, "base_url": slow_url if name == OPPONENT else url} for name in MODELS]
             process = site.start(
                 site.write("kept", **settings(url, models=slow, concurrency=64), **kept),

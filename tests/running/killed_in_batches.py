@@ -1,5 +1,9 @@
-"""`adaptive-eval` in a process of its own that is killed at a point of a batch's life: POINT, then the arguments."""
+"""`adaptive-eval` in a process of its own that is killed at a point of a batch's life: POINT, then the arguments.
 
+But for `planned` it is killed only when no batch is on its way to a service, so that it is known which there are.
+"""
+
+import asyncio
 import os
 import signal
 import sys
@@ -9,6 +13,9 @@ from adaptive_eval.cli import app
 from adaptive_eval.endpoints.batches.anthropic import AnthropicBatches
 from adaptive_eval.endpoints.batches.openai import OpenAiBatches
 from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
+from adaptive_eval.endpoints.batches.types import BatchState
+from adaptive_eval.scheduler.batch_calls import BatchCalls
+from adaptive_eval.scheduler.batch_parts import CarriedBatch, NoBatchAnswer
 from adaptive_eval.scheduler.batches import BatchedEndpoint
 from adaptive_eval.store import CommitBatch, Store
 
@@ -20,8 +27,41 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class OnTheirWay:
+    """The batches that are written down as planned, and of which the service has not said that it has them."""
+
+    def __init__(self) -> None:
+        self._planned = self._created = 0
+        handed_in = BatchCalls._handed_in
+
+        async def counted(calls: BatchCalls, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
+            self._planned += 1
+            try:
+                return await handed_in(calls, batch)
+            finally:
+                self._planned -= 1
+                self._die_if_all_are_created()
+
+        BatchCalls._handed_in = counted  # type: ignore[method-assign]
+
+    @property
+    def none(self) -> bool:
+        return self._planned == 0
+
+    async def die_when_all_are_created(self) -> None:
+        """And whoever has come here has not heard of its own."""
+        self._created += 1
+        self._die_if_all_are_created()
+        await asyncio.Event().wait()
+
+    def _die_if_all_are_created(self) -> None:
+        if self._created and self._created == self._planned:
+            die()
+
+
 def arm(point: str) -> None:
     """Patch what happens there."""
+    on_their_way = OnTheirWay()
     for form in FORMATS:
         create, state = form.create, form.state
 
@@ -29,12 +69,13 @@ def arm(point: str) -> None:
             if point == "planned":
                 die()
             made = await create(self, *args)
-            die()
+            await on_their_way.die_when_all_are_created()
             return made
 
         async def killed_state(self: Any, *args: Any, state: Any = state) -> Any:
             told = await state(self, *args)
-            die()
+            if on_their_way.none:
+                die()
             return told
 
         if point in ("planned", "created"):
@@ -45,7 +86,7 @@ def arm(point: str) -> None:
 
     def killed_deliver(self: Any, *args: Any, **named: Any) -> bool:
         delivered.append(1)
-        if len(delivered) > 5:
+        if len(delivered) > 5 and on_their_way.none:
             die()
         return deliver(self, *args, **named)
 
@@ -53,7 +94,7 @@ def arm(point: str) -> None:
 
     def killed_commit(self: Store, batch: CommitBatch) -> None:
         commit(self, batch)
-        if batch.trials:
+        if batch.trials and on_their_way.none:
             die()
 
     if point == "collecting":

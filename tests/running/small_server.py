@@ -1,11 +1,11 @@
 """A model server that starts in no time: `python small_server.py PORT [MANNERS...] FOLDER`.
 
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
-question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests, and further ones when
-there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the middle of its
-tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it ignores SIGTERM;
-with `cramped` it starts only where no other one of its folder is up; with `diary` it writes down in `diary.jsonl` of
-the folder whom it answered when.
+question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests (or N: `held=N`), and
+further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
+middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
+ignores SIGTERM; with `cramped` it starts only where no other one of its folder is up, and else makes the file `go`;
+with `diary` it writes down in `diary.jsonl` of the folder whom it answered when.
 """
 
 import fcntl
@@ -19,7 +19,8 @@ from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-HELD_AFTER = 10
+HELD = dict(word.partition("=")[::2] for word in sys.argv if word.partition("=")[0] == "held")
+HELD_AFTER = int(HELD.get("held") or 10)
 SKILLS = {"ada": 0.6, "bob": 0.5, "cyd": 0.2}
 
 
@@ -42,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
         if "slow" in sys.argv:
             time.sleep(1.0)
         number = next(COUNT)
-        while "held" in sys.argv and number > HELD_AFTER and not GO.exists():
+        while HELD and number > HELD_AFTER and not GO.exists():
             time.sleep(0.05)
         if "crash" in sys.argv and number == 10 and not CRASHED.exists():
             CRASHED.touch()
@@ -76,6 +77,7 @@ def answer(model: str, prompt: str, seed: int) -> str:
 
 if __name__ == "__main__":
     print("the small server starts", os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("SHARD"), flush=True)
+    COUNT, CRASHED, GO = itertools.count(1), Path(sys.argv[-1]) / "crashed", Path(sys.argv[-1]) / "go"
     if "broken" in sys.argv:
         sys.exit("CUDA out of memory")
     if "cramped" in sys.argv:
@@ -83,9 +85,9 @@ if __name__ == "__main__":
         try:
             fcntl.flock(ROOM, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            GO.touch()
             sys.exit("CUDA out of memory")
     if "stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    COUNT, CRASHED, GO = itertools.count(1), Path(sys.argv[-1]) / "crashed", Path(sys.argv[-1]) / "go"
     QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -44,7 +44,7 @@ class AgedBatches(SimulatedServer):
 
     def _now(self) -> float:
         """Seconds since it started."""
-        return self.age if len(self._api.batches._batches) == len(MODELS) else 0.0
+        return self.age if len(self._api.batches._batches) >= len(MODELS) else 0.0
 
 
 @contextmanager
@@ -205,9 +205,9 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
         config = site.write(models=batched(url), trials={"min": 4, "max": 4})
         process = site.start(config, "--run-dir", str(site.directory()))
         assert process.stdout is not None
-        for line in process.stdout:
-            if "is with its service" in line:
-                break
+        for _ in MODELS:
+            while "is with its service" not in process.stdout.readline():
+                assert process.poll() is None
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=HANGS)
         assert process.returncode == ExitCode.STOPPED

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, SOME_NEVER, Found, Site, kill, small_world, stored, wait_for_trials
+from gated import GatedServer
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -154,8 +154,7 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
 
 @pytest.mark.slow
 def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: str) -> None:
-    slow = replace(small_world(), latency=SOME_NEVER)
-    with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
+    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge())) as url:
         config = site.write(**settings(fair_url, grader=judged_by(url), concurrency=64))
         process = site.start(config)
         assert wait_for_trials(site.directory(), 10, process)
@@ -207,8 +206,7 @@ def tokens_in(site: Site) -> int:
 @pytest.mark.slow
 def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url: str) -> None:
     """And what they may still cost: a start for which the budget has too little left asks the judge for nothing."""
-    slow = replace(small_world(), latency=SOME_NEVER)
-    with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
+    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge())) as url:
         capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
         config = site.write(**settings(fair_url, grader=judged_by(url), **capped))
         process = site.start(config)
@@ -223,8 +221,7 @@ def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url:
         assert given_up < spent - 32768 * len(waiting)  # what was reserved is in the losses now
         assert {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == WAITS} == waiting
         process = site.start(config)
-        while process.poll() is None and tokens_in(site) < given_up + 32768:
-            time.sleep(0.005)
+        wait_until(lambda: tokens_in(site) >= given_up + 32768, process)
         kill(process)
     assert site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED
     for one in stored(site):
@@ -310,27 +307,26 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     keyed = settings(fair_url, grader="math", trials={"min": 4, "max": 4})
     assert site.run(site.write(**keyed)).exit_code in ENDED
     before = stored(site)
-    slow = SimulatedServer(replace(small_world(), latency=Latency(0.01, sigma=8.0)), judge=SimulatedJudge())
+    gated = GatedServer(small_world(), 70, judge=SimulatedJudge())
     limits = {"sampling": {"max_tokens": 20}, "longest": 1024, "price": {"input": 1.0, "output": 2.0}}
     models = [{"name": name, "base_url": fair_url, "price": {"input": 1.0, "output": 2.0}} for name in MODELS]
     anew = {"models": models, "trials": {"min": 4, "max": 4}, "budget": {"tokens": 10**7, "usd": 50.0}}
-    with serving(slow) as url:
+    with serving(gated) as url:
         config = site.write(
             "anew", **settings(fair_url, grader=judged_by(url, concurrency={"concurrency": 96}, **limits), **anew)
         )
         command = [sys.executable, "-m", "adaptive_eval", "regrade", str(site.directory()), "--config", str(config)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         site.processes.append(process)
-        while process.poll() is None and slow.counts["answered"] < 70:
-            time.sleep(0.005)
+        wait_until(lambda: len(asked_in_vain(site)) == 3, process)  # some were asked for, came, and others were
         process.send_signal(number)
         _, said = process.communicate()
     assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number), said
-    answered, worst = slow.counts["answered"], asked_in_vain(site)[0].tokens / asked_in_vain(site)[0].answers
+    first, heard, last = asked_in_vain(site)
+    worst, flying = first.tokens / first.answers, last.answers
     spent, usd = (sum(getattr(one, of) for one in asked_in_vain(site)) for of in ("tokens", "usd"))
     assert stored(site) == before, "all grades change or none"
-    flying = asked_in_vain(site)[-1].answers
-    assert answered >= 70 and flying > 0
+    assert first.answers + flying == len(before) and heard.tokens < 0 < flying
     assert flying * worst < spent < len(before) * worst, "what has come counts as it was, the rest at its worst"
     told = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     rows = [

@@ -4,11 +4,11 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, SOME_NEVER, Found, Site, kill, small_world, stored, wait_for_trials
+from gated import GatedServer
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -153,10 +153,10 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
 def test_a_kill_between_answer_and_verdict_loses_neither_in_any_form(
     site: Site, fair_url: str, form: dict[str, object]
 ) -> None:
-    slow = replace(small_world(), latency=SOME_NEVER)
     capped = {"budget": {"tokens": 30_000_000}, "concurrency": 64}
-    with serving(SimulatedServer(slow, judge=SimulatedJudge(structured=False))) as url:
-        process = site.start(site.write(**settings(site, url, form, **capped)))
+    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge(structured=False))) as url:
+        judged = {**form, "server": {"base_url": url, "model": "judge"}}
+        process = site.start(site.write(**settings(site, fair_url, judged, **capped)))
         assert wait_for_trials(site.directory(), 10, process)
         kill(process)
     waiting = [trial for trial in stored(site) if trial.grader_error == WAITS]

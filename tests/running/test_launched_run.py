@@ -191,7 +191,7 @@ def test_the_next_model_comes_up_beside_the_last_answers_of_another_over_a_kill_
 
 @pytest.mark.slow
 def test_a_place_without_memory_for_two_is_emptied_before_the_next_model_comes(site: Site, elsewhere: Found) -> None:
-    models = launched(site, "slow", "cramped")
+    models = launched(site, "held", "cramped")  # the last answers come when the next model was not let in
     for model in models:
         model["launch"]["overlap"] = True  # type: ignore[index]
     ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models, concurrency=256))
@@ -228,7 +228,7 @@ def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, els
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number: signal.Signals) -> None:
-    process = site.start(site.write(models=launched(site, "slow", exclusive=None)))
+    process = site.start(site.write(models=launched(site, "held", exclusive=None)))
     for _ in MODELS:
         printed(process, "is ready after")
     assert len(servers(site)) == 6, "three servers and their keepers"
@@ -246,7 +246,7 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
 @pytest.mark.slow
 def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None:
     section = {
-        "command": [sys.executable, "-c", "import time; time.sleep(60)", str(SERVER), "{port}", str(site.folder)]
+        "command": [sys.executable, "-c", "import time; time.sleep(3600)", str(SERVER), "{port}", str(site.folder)]
     }
     models = [{"name": name, "launch": {**section, "exclusive": "gpu0"}} for name in MODELS]
     process = site.start(site.write(models=models))
@@ -284,7 +284,7 @@ def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) ->
 
 @pytest.mark.slow
 def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
-    first = site.start(site.write("first", models=launched(site, "slow")))
+    first = site.start(site.write("first", models=launched(site, "held")))
     printed(first, "ada: its server is ready")
     config = site.write("second", trials={"min": 4, "max": 4}, models=launched(site))
     second = site.start(config)

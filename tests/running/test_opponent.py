@@ -4,11 +4,11 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, SOME_NEVER, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
+from gated import GatedServer
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
 from opponents import DEPTH, IN_ALL, OPPONENT, OTHERS, QUESTIONS, opponent_of, results_of, settings, texts_of
 from typer.testing import CliRunner
 
@@ -214,7 +214,7 @@ def test_logs_are_not_compared_with_answers_that_a_run_asks_for(site: Site, fair
 
 @pytest.mark.slow
 def test_a_kill_in_either_part_changes_nothing(site: Site, fair_url: str, slow_url: str) -> None:
-    with serving(SimulatedServer(replace(small_world(), latency=SOME_NEVER))) as url:
+    with serving(GatedServer(small_world(), 7)) as url:
         slow = [{"name": name, "base_url": url if name == OPPONENT else fair_url} for name in MODELS]
         process = site.start(site.write(**settings(fair_url, models=slow, concurrency=64)))
         assert wait_for_trials(opponent_of(site), 5, process)

@@ -1,22 +1,30 @@
 """A run whose files are taken away while it goes on, in a process of its own."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import Site, wait_for_trials
+from gated import GatedServer
+from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.simulate.server import serving
 
 
 @pytest.mark.parametrize(
     "how", ["folder", *(pytest.param(how, marks=pytest.mark.slow) for how in ("file", "replaced"))]
 )
 def test_a_run_whose_store_is_taken_away_says_what_is_lost(site: Site, how: str, tmp_path: Path) -> None:
-    # more trials than the test waits for, so that the run is still going on
-    config, directory = site.write(trials={"min": 400, "max": 400}), site.directory()
-    process = site.start(config)
+    server = GatedServer(small_world(), 30)
+    with serving(server) as url:
+        _take_away(replace(site, base_url=url), server, how, tmp_path)
+
+
+def _take_away(site: Site, server: GatedServer, how: str, tmp_path: Path) -> None:
+    directory = site.directory()
+    process = site.start(site.write())
     assert wait_for_trials(directory, 20, process)
     if how == "folder":
         directory.rename(tmp_path / "elsewhere")
@@ -24,6 +32,7 @@ def test_a_run_whose_store_is_taken_away_says_what_is_lost(site: Site, how: str,
         (directory / "run.sqlite").unlink()
     if how == "replaced":
         (directory / "run.sqlite").write_bytes(b"")
+    server.open()
     _, said = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.FAILED, said
     assert "was removed or replaced while the run went on" in said

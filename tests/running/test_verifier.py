@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
@@ -99,8 +100,7 @@ def test_without_a_grader_beside_it_the_verifier_says_what_is_correct(site: Site
 
 @pytest.mark.slow
 def test_a_kill_between_answer_and_label_loses_neither(site: Site, fair_url: str) -> None:
-    slow = replace(small_world(), latency=Latency(median=3.0))
-    with serving(SimulatedServer(slow, verifier=SimulatedVerifier(SURE, LEANING))) as url:
+    with serving(GatedServer(small_world(), 5, verifier=SimulatedVerifier(SURE, LEANING))) as url:
         config = site.write(**settings(fair_url, grader=verified_by(url), concurrency=64))
         process = site.start(config)
         assert wait_for_trials(site.directory(), 10, process)
