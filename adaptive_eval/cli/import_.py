@@ -14,6 +14,7 @@ from adaptive_eval.config.opponent import answers_of_model
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
+from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.warnings import repeats_left_out
@@ -84,8 +85,7 @@ def import_(
 ) -> None:
     """Make a run, or an array, from logs of other tools.
 
-    Inspect logs (.eval, .json), samples of lm-evaluation-harness, details of lighteval, outputs of MathArena, .npz
-    arrays, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
+    {logs}, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
     or text. A request that failed is a missing trial, never a wrong answer; an answer that equals another one
     of the same question and model word for word counts once, unless --repeats-are-samples. Short answers, which may
     come twice by chance, count each where the model's answers to some question differ.
@@ -111,6 +111,9 @@ def import_(
             done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))
         for line in _lines(done, config, finished):
             typer.echo(line)
+
+
+import_.__doc__ = (import_.__doc__ or "").format(logs=LOGS)  # a new kind of table is in the help by itself
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -59,11 +59,13 @@ TABLES = (
     TableFormat("outputs of MathArena", matharena.is_output, matharena.read_outputs),
 )
 """The first that recognises a table reads it; a table of nobody's is one row a trial, with our own columns."""
+LOGS = ", ".join(
+    ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")
+)
+"""What is read besides tables of nobody's, in words for people."""
 KNOWN = (
-    "those that can be read are Inspect logs (.eval, .json), samples of lm-eval, "
-    + "".join(f"{one.name}, " for one in TABLES)
-    + ".npz arrays, and CSV, JSONL or Parquet with one row a trial and columns model, question, and one of category, "
-    "score, correct and text"
+    f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
+    "and one of category, score, correct and text"
 )
 HEAD = 4096
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.exchange.detect import TABLES
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.recording import read_recording
@@ -302,3 +303,8 @@ def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others
     words = ["import", str(site.folder / "log.jsonl"), "--config", str(config), "--to", str(site.directory())]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert outcomes(site.directory()) == {("ada", "q0", 0): 1}
+
+
+def test_the_help_of_import_names_every_table_that_is_read() -> None:
+    told = " ".join(CliRunner().invoke(app, ["import", "--help"], terminal_width=1000).output.split())
+    assert all(table.name in told for table in TABLES) and "{logs}" not in told
