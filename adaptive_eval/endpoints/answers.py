@@ -223,7 +223,8 @@ class AnswerReader:
         choices = payload.get("choices")
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
             raise _bad("it has no choices" if not choices else "its choices are not objects")
-        choices = sorted(choices, key=lambda choice: _count(choice.get("index")))[: len(seeds)]
+        if len(choices) > 1:
+            choices = sorted(choices, key=lambda choice: _count(choice.get("index")))[: len(seeds)]
         usage = payload.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         prompt_tokens = _count(usage.get("prompt_tokens"))
@@ -336,7 +337,7 @@ class AnswerReader:
 
 def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> list[int]:
     """Each choice's tokens: by its own usage or its log-probabilities, else its share of the usage by length."""
-    if counts_one and used and len(drafts) == 1:
+    if used and len(drafts) == 1 and (counts_one or not drafts[0].logprobs):
         return [used]
     if counts_one and all(draft.tokens for draft in drafts):
         return [draft.tokens for draft in drafts]

@@ -15,7 +15,9 @@ from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
 DIGITS = 1_000
-KEYS_KEPT = 4096
+NUMBERS_KEPT = 4096
+SHORT = 40
+"""Characters up to which numbers of answers are kept, too: what a model writes is as long as it likes."""
 ARITHMETIC = Context(prec=DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
     r"(?P<top>(?:(?<!\d)[-+])?"
@@ -46,8 +48,8 @@ class Numeric(GraderOptions):
         said = _said(final_text(text))
         if said is None:
             return marks(False, None)
-        keys = _key_values(question.answer)
-        return marks(any(self._close(value, key) for value in _values(said) for key in keys), said)
+        keys, values = _known_values(question.answer), _values_said(said)
+        return marks(any(self._close(value, key) for value in values for key in keys), said)
 
     def key_problem(self, question: Question) -> str | None:
         values = _values(question.answer)
@@ -105,7 +107,12 @@ def _exactly(number: float) -> Decimal:
     return Decimal(number)
 
 
-@lru_cache(KEYS_KEPT)
-def _key_values(key: str) -> tuple[Decimal, ...]:
-    """The values of an answer key, which every answer to its question is compared with."""
-    return _values(key)
+def _values_said(number: str) -> tuple[Decimal, ...]:
+    """The values of what an answer says: most say what others have said before."""
+    return _known_values(number) if len(number) <= SHORT else _values(number)
+
+
+@lru_cache(NUMBERS_KEPT)
+def _known_values(text: str) -> tuple[Decimal, ...]:
+    """The values of a number that comes again, such as an answer key."""
+    return _values(text)

@@ -5,6 +5,7 @@ trials of the opening round, by their numbers, and no others.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord, events_of_kind
 from adaptive_eval.store.alarms import AnswerFault, SharedTraits, fault_sentence
 from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom, repeated, said_of_repeats
+from adaptive_eval.store.usage import TrialUsage
 
 SHOWN_CHARACTERS = 120
 
@@ -40,6 +42,13 @@ class AlarmExample(NamedTuple):
         return f"for example {self.text!r} to question {self.question}: found {found}, key {self.key!r}"
 
 
+class _OpeningAnswers(NamedTuple):
+    """What a model's answers of the opening are, apart from its others."""
+
+    answers: SharedTraits
+    pairs: AnswerPairs
+
+
 class Alarms:
     """Judges the opening of a run when its first look is taken."""
 
@@ -53,18 +62,30 @@ class Alarms:
     ) -> None:
         """`opening` (L, M) has the trials of the first round; `drawn` says how freely each model's are."""
         self._models, self._questions, self._opening, self._stop_on = models, questions, opening, stop_on
-        self._answers = [SharedTraits() for _ in models]
-        self._pairs, self._drawn = [AnswerPairs() for _ in models], drawn
+        self._drawn = drawn
+        self._usages: Sequence[TrialUsage] = [TrialUsage() for _ in models]
+        self._apart: dict[int, _OpeningAnswers] = {}
+        """Of models that have answers beyond the opening."""
         self._examples: dict[int, AlarmExample] = {}
         self._judged = False
         self.stopped: str | None = None
         """Why the run ends here; None where it goes on."""
 
+    def follow(self, usages: Sequence[TrialUsage]) -> None:
+        """Go by these sums of all outcomes of each model as long as they are of the opening alone."""
+        self._usages = usages
+
     def add(self, model: int, question: int, outcome: StoredOutcome) -> None:
-        """One committed outcome; those beyond the opening are passed over."""
-        if outcome.trial < self._opening[model, question]:
-            self._answers[model].add(outcome)
-            self._pairs[model].add(outcome)
+        """One committed outcome, before it is in the sums of its model; those beyond the opening are passed over."""
+        if self._judged:
+            return
+        within = outcome.trial < self._opening.item(model, question)
+        apart = self._apart.get(model)
+        if apart is not None and within:
+            apart.answers.add(outcome)
+            apart.pairs.add(outcome)
+        elif apart is None and not within:
+            self._apart[model] = _OpeningAnswers(*deepcopy((self._usages[model].answers, self._usages[model].pairs)))
 
     def see(self, model: int, record: TrialRecord) -> None:
         """Keep an answer as an example, where it is the first trial of the first question."""
@@ -92,13 +113,14 @@ class Alarms:
 
     def _raised(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
         """At most one of a model: what its answers are, else that they come again."""
-        again = repeated([self._pairs[model] for model in there], [self._drawn[model] for model in there])
+        counted = [self._apart.get(model, self._usages[model]) for model in there]
+        again = repeated([one.pairs for one in counted], [self._drawn[model] for model in there])
         names = [self._models[model] for model in there]
-        for name, model, found in zip(names, there, again, strict=True):
+        for name, model, answers, found in zip(names, there, [one.answers for one in counted], again, strict=True):
             example = self._examples.get(model)
             shown = None if example is None else str(example)
-            if (fault := self._answers[model].fault) is not None:
-                yield AlarmRaised(name, fault, fault_sentence(fault, self._answers[model].number), shown)
+            if (fault := answers.fault) is not None:
+                yield AlarmRaised(name, fault, fault_sentence(fault, answers.number), shown)
             elif found is not None and found.chance is not None:
                 yield AlarmRaised(name, AnswerFault.REPEATED, said_of_repeats(found, names), shown)
 

@@ -16,6 +16,8 @@ class Intake:
     def __init__(self, roster: Roster, alarms: Alarms | None) -> None:
         self._roster, self._alarms = roster, alarms
         self.usages = [TrialUsage() for _ in roster.models]
+        if alarms is not None:
+            alarms.follow(self.usages)
 
     @property
     def total(self) -> tuple[int, int]:
@@ -37,9 +39,9 @@ class Intake:
         return self._judged(*self._roster.cell(stored.model, stored.question), stored)
 
     def _judged(self, model: int, question: int, stored: StoredOutcome) -> Outcome:
-        self.usages[model].judge(stored)
         if self._alarms is not None:
             self._alarms.add(model, question, stored)
+        self.usages[model].judge(stored)
         return stored.as_outcome(model, question)
 
     def take_new(self, record: TrialRecord) -> Outcome:

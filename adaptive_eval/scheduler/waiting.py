@@ -40,7 +40,7 @@ class WaitingLine:
             self.trials += 1
             last = self._groups[-1] if self._groups else None
             if last and (last.question, last.round, last.first + last.size) == (question, round_, trial):
-                self._groups[-1] = last._replace(size=last.size + 1)
+                self._groups[-1] = TrialGroup(question, last.first, last.size + 1, round_)
             else:
                 self._groups.append(TrialGroup(question, trial, 1, round_))
 
@@ -51,9 +51,10 @@ class WaitingLine:
     def take(self, at_most: int) -> TrialGroup:
         """The first trials of the group whose turn it is; the others keep their place."""
         group = self._groups.popleft()
-        if group.size > at_most:
-            self._groups.appendleft(group._replace(first=group.first + at_most, size=group.size - at_most))
-            group = group._replace(size=at_most)
+        question, first, size, round_ = group
+        if size > at_most:
+            self._groups.appendleft(TrialGroup(question, first + at_most, size - at_most, round_))
+            group = TrialGroup(question, first, at_most, round_)
         self.trials -= group.size
         return group
 

@@ -99,7 +99,10 @@ def json_object(stored: object, what: str) -> dict[str, Any]:
 
 def dump_json(value: object) -> str:
     """Plain values as JSON in ASCII, keys sorted: equal values are equal texts, and nothing a model wrote breaks it."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _PLAIN_JSON.encode(value)
+
+
+_PLAIN_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def valid_text(text: str | None) -> str | None:

@@ -7,16 +7,23 @@ from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from saying import Saying, saying
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store import AlarmRaised, RunReader, StoredOutcome, events_of_kind
+from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.alarms import Alarms
+from adaptive_eval.scheduler.intake import Intake
+from adaptive_eval.store import AlarmRaised, Event, Roster, RunReader, StoredOutcome, events_of_kind
 from adaptive_eval.store.alarms import LEAST, AnswerFault, SharedTraits
+from adaptive_eval.store.repeats import SamplingFreedom
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6
@@ -244,3 +251,36 @@ def test_what_all_answers_have_in_common() -> None:
     assert SharedTraits.of([one._replace(category=None) for one in wrong]).fault is None
     partial = [one._replace(category=number % 2) for number, one in enumerate(wrong)]
     assert SharedTraits.of(partial).fault is None
+
+
+OPENING, LAST = 8, 12
+"""Trials of a question in the opening, and in all."""
+
+
+def alarms_after(outcomes: list[StoredOutcome]) -> list[Event]:
+    alarms = Alarms(
+        ["m"],
+        [Question(f"q{number}", "?", "4") for number in range(3)],
+        np.full((1, 3), OPENING, dtype=np.int32),
+        [SamplingFreedom(1.0, as_it_is=True)],
+    )
+    intake = Intake(Roster.of(["m"], ["q0", "q1", "q2"]), alarms)
+    for one in outcomes:
+        intake.take(one)
+    return alarms.judge(())
+
+
+@given(st.permutations(range(3 * LAST)), st.sampled_from(("alike", "wrong", "repeated")), st.booleans())
+def test_alarms_go_by_the_opening_alone_whatever_comes_before_its_last_answer(
+    order: list[int], how: str, sound_later: bool
+) -> None:
+    def made(number: int) -> StoredOutcome:
+        late = number // 3 >= OPENING
+        if late and sound_later:
+            return outcome(number, digest=1000 + number, correct=True, category=1)
+        digest = {"alike": 7, "wrong": number, "repeated": number % 3}[how]
+        return outcome(number, digest=digest, correct=how == "repeated", category=int(how == "repeated"))
+
+    opening = [one for one in map(made, order) if one.trial < OPENING]
+    told = alarms_after(opening)
+    assert told and alarms_after(list(map(made, order))) == told
