@@ -148,6 +148,7 @@ class ModelEndpoint:
             errors=dict(traffic.errors),
             last_error=traffic.last_error,
             lost=traffic.lost,
+            oldest=self._overdue.oldest,
             prompt_tokens=traffic.prompt_tokens,
             completion_tokens=traffic.completion_tokens,
             replicas=self._replicas.stats,

@@ -177,6 +177,12 @@ class OverdueWatch:
         """An attempt has ended."""
         self._attempts.pop(lease, None)
 
+    @property
+    def oldest(self) -> float:
+        """Seconds since the first of the attempts was sent that are in flight."""
+        first = next(iter(self._attempts.values()), None)  # they enter when they are sent
+        return 0.0 if first is None else self._clock() - first[1].sent_at
+
     def pending(self, replica: Replica) -> Iterator[LastHeard]:
         """The attempts that a replica has now."""
         return (pulse for where, pulse in self._attempts.values() if where is replica)

@@ -334,6 +334,8 @@ class EndpointStats:
     """What the last of them said."""
     lost: int = 0
     """Answers that may have been generated and did not come."""
+    oldest: float = 0.0
+    """Seconds for which the attempt that was sent first among those in flight has been waited for."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     replicas: tuple[ReplicaStats, ...] = ()
@@ -353,6 +355,7 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
         errors=dict(sum((Counter(one.errors) for one in each), Counter())),
         last_error=next((one.last_error for one in reversed(each) if one.last_error), ""),
         lost=sum(one.lost for one in each),
+        oldest=max((one.oldest for one in each), default=0.0),
         prompt_tokens=sum(one.prompt_tokens for one in each),
         completion_tokens=sum(one.completion_tokens for one in each),
         replicas=tuple(replica for one in each for replica in one.replicas),

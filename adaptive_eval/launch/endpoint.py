@@ -53,7 +53,7 @@ class LaunchedEndpoint:
             return
         self._changed.clear()
         self._ended.set()
-        self._before = replace(summed_stats([self._before, ended.stats]), in_flight=0, replicas=())
+        self._before = replace(summed_stats([self._before, ended.stats]), in_flight=0, oldest=0.0, replicas=())
         leases, self._leases = self._leases, set()
         for lease in leases:
             lease.end()

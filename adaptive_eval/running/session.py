@@ -218,4 +218,5 @@ class Session:
         if first:
             self._watcher.stopping(max(sum(scheduler.in_flight) - left, 0))
         else:
+            self._commands.hurry()
             self._serving.hurry()

@@ -1,7 +1,7 @@
 """The command `on_settled`: run once for a model whose servers somebody else has started, and may end now.
 
 No shell reads it, it sees no key, and its time is bounded. Whatever becomes of it is an event and hurts nothing. Where
-a run was killed before the command had ended, the next start runs it once more.
+a run was killed, or stopped at once, before the command had ended, the next start runs it once more.
 """
 
 import asyncio
@@ -44,9 +44,16 @@ class SettledCommands:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def hurry(self) -> None:
+        """Kill those that run: the next start runs them once more."""
+        for task in self._tasks:
+            task.cancel()
+
     async def close(self) -> None:
         """Wait for those that run, each for as long as it may take."""
-        await asyncio.gather(*self._tasks)
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
 
     async def _run(self, section: SettledConfig, model: str) -> None:
         words = [word.replace(PLACEHOLDER, model) for word in section.command]

@@ -99,6 +99,7 @@ class Scheduler:
         self._troubles = [Troubles(name) for name in self._names]
         self._stuck: set[int] = set()
         """Models of which nothing came when their troubles were told last."""
+        self._ending_since: float | None = None
         self._told_of_grading = 0
         by_id = {question.id: question for question in questions}
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
@@ -374,11 +375,19 @@ class Scheduler:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
-            # the end waits for what is being answered, not for what fails again and again
             if self.halt is not None or self._controller.finished is not None:
-                for model in self._stuck:
-                    self._sender.give_up(model)
+                self._give_up_hopeless()
             self._end_if_over()
+
+    def _give_up_hopeless(self) -> None:
+        """The end waits for what was being answered when it began, not for what fails again and again, nor for servers
+        that nobody brings up any more."""
+        now = time.monotonic()
+        self._ending_since = now if self._ending_since is None else self._ending_since
+        since = now - self._ending_since
+        repeating = {model for model in self._stuck if self._lanes[model].endpoint.stats.oldest <= since}
+        for model in repeating | self._turns.deserted:
+            self._sender.give_up(model)
 
     def _tell_troubles(self) -> None:
         self._sender.tell_losses()

@@ -188,6 +188,11 @@ class Turns:
         return sum(up == model for up in self._up.values()) if model in self._hosted else 1
 
     @property
+    def deserted(self) -> set[int]:
+        """Models of which no server is up, on its way, or still about to give its last answers."""
+        return self._hosted - {*self._at.values(), *self._leaving.values()}
+
+    @property
     def moving(self) -> bool:
         """Whether a server is being started, or stopped beside another one: what waits for that comes later."""
         return bool(self._moves or self._exits)

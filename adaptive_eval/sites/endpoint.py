@@ -55,7 +55,7 @@ class SitesEndpoint:
     def left(self, site: str) -> None:
         """A site does not serve the model any more, for now."""
         if (link := self._links.pop(site, None)) is not None:
-            self._before.append(link.stats)
+            self._before.append(replace(link.stats, oldest=0.0))
             self._answers[site] += link.answers
             self._tell()
 

@@ -10,6 +10,7 @@ from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import overdue, replicas
 from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, LastHeard, ResponseTimes
+from adaptive_eval.endpoints.time_limit import EndableBlock
 
 TIMEOUT = 1800.0
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -83,6 +84,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overdue, "LEAST", 0.2)
     monkeypatch.setattr(overdue, "LOOK_EVERY", 0.01)
     monkeypatch.setattr(overdue, "SAFETY", 0.0)
+
+
+def test_it_is_known_how_long_the_oldest_attempt_has_been_waited_for() -> None:
+    now = 100.0
+    watch = overdue.OverdueWatch(ResponseTimes(TIMEOUT, None), TIMEOUT, lambda replica: False, lambda: now)
+    replica = replicas.Replica("http://one/v1", 8)
+    leases = [EndableBlock(), EndableBlock()]
+    assert watch.oldest == 0.0
+    for sent_at, lease in zip((60.0, 90.0), leases, strict=True):
+        watch.enter(lease, replica, LastHeard(sent_at, False, 0))
+    assert watch.oldest == 40.0
+    watch.leave(leases[0])
+    assert watch.oldest == 10.0
 
 
 @CLIENTS

@@ -1,16 +1,23 @@
 """Servers of settled models go while others go on: those of the run are stopped, for others somebody is told, once."""
 
+import asyncio
+import subprocess
 import sys
 import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 from live_runs import MODELS, Found, Site, kill, wait_until
-from patient_time import HANGS
+from patient_time import HANGS, until
 from test_launched_run import events, launched, none_left, printed, servers
 from test_server_time import held_of
 
+from adaptive_eval.config.run import RunConfig, SettledConfig
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.running.settled import SettledCommands
 from adaptive_eval.store import (
+    Event,
     ModelSettled,
     RunFinished,
     ServerLaunched,
@@ -94,3 +101,24 @@ def test_a_command_that_fails_is_told_and_hurts_nothing(
     assert told and all(problem in str(event.problem) for event in told)
     assert len(events(site.directory(), RunFinished)) == 1
     assert "the command on_settled has failed" in ended.stdout
+
+
+async def test_a_run_that_is_stopped_at_once_kills_the_command_and_the_next_start_runs_it_once_more(
+    tmp_path: Path,
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    begun = "import os, sys, time; open(sys.argv[1] + '/' + str(os.getpid()), 'w').close(); time.sleep(600)"
+    command = SettledConfig(command=(sys.executable, "-c", begun, str(marks)), timeout=HANGS)
+    nothing: dict[str, Any] = {"models": (), "grader": None, "opponent": None, "notify": None}
+    config = RunConfig.model_construct(**nothing, on_settled=command, folder=tmp_path)
+    settled, told = ModelSettled("ada", launched=False), list[Event]()
+    for start in (1, 2):
+        commands = SettledCommands(config, told.append)
+        commands.begin([settled])
+        await until(lambda number=start: len(list(marks.iterdir())) == number)  # type: ignore[misc]
+        commands.hurry()
+        await commands.close()
+        assert not told, "nothing is written down of it"
+    running = await asyncio.to_thread(subprocess.check_output, ["ps", "-eww", "-o", "args="], text=True)
+    assert str(marks) not in running

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from fakes import SKILLS, Bed, FakeEndpoint, plan
+from patient_time import HANGS, until
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.turns import PlaceLost
+from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.store import Event, ModelSetAside, ServerLaunched, ServersNoticed, events_of_kind
 
 NAMES = list(SKILLS)
@@ -248,3 +251,26 @@ async def test_stopped_while_a_place_is_awaited_the_run_ends_at_once(tmp_path: P
     bed = bed_on(cloud, 3, tmp_path)
     await bed.start(lambda scheduler: asyncio.get_running_loop().call_later(0.05, scheduler.stop))
     assert cloud.asked == 0 and bed.outcomes() == {}
+
+
+async def test_a_drained_stop_does_not_wait_for_places_that_nobody_seeks_any_more(
+    tmp_path: Path, reference: Bed
+) -> None:
+    """What a lost place had is asked again by the next start."""
+    cloud = Cloud(room=3)
+    bed = bed_on(cloud, 3, tmp_path)
+
+    async def stop_and_lose(scheduler: Scheduler) -> None:
+        await until(lambda: any(endpoint.in_flight for endpoint in ENDPOINTS.values()))
+        scheduler.stop()
+        for place in cloud.places:
+            place.be_lost(place.epoch)
+
+    stopping: list[asyncio.Task[None]] = []
+    async with asyncio.timeout(HANGS):
+        scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_and_lose(one))))
+    await stopping[0]
+    assert scheduler.halt is Halt.DRAINED and not scheduler.lost
+    again = bed_on(Cloud(room=3), 3, tmp_path)
+    await again.start()
+    assert again.looks() == reference.looks() and again.outcomes() == reference.outcomes()

@@ -11,7 +11,7 @@ from patient_time import until
 
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Cause, Cost, Lost, Reason
-from adaptive_eval.endpoints.types import Again, Answer, Prompt, ReplicaStats
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt, ReplicaStats
 from adaptive_eval.errors import Rejected, Unavailable
 from adaptive_eval.scheduler import scheduler as scheduler_module
 from adaptive_eval.scheduler import troubles as troubles_module
@@ -201,6 +201,49 @@ async def test_the_end_does_not_wait_for_requests_of_a_lost_model_that_only_fail
     await bed.start()
     assert bed.controller.set_aside == {2: Lost(Cause.SERVER, "given up")}
     assert bed.controller.finished is Reason.BLOCKED and not away.waiting
+
+
+@dataclass
+class RefusingEndpoint(FakeEndpoint):
+    """Answers the one request that its server has taken when it is told to, and refuses all others for ever."""
+
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    looked_at: int = 0
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        first = not self.samples
+        answers = await super().sample(prompt, seeds, again)
+        await (self.answers if first else asyncio.Event()).wait()
+        return answers
+
+    @property
+    def stats(self) -> EndpointStats:
+        self.looked_at += 1
+        return EndpointStats(errors={"rate_limited": self.looked_at}, oldest=0.0 if self.answers.is_set() else 1e9)
+
+
+async def test_a_drained_stop_waits_for_what_is_being_answered_while_all_else_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider may refuse some requests for their rate, and work on an answer that is paid."""
+    monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.0)
+    bed = Bed(tmp_path)
+    refusing = bed.endpoints["cyd"] = RefusingEndpoint("cyd", SKILLS["cyd"])
+
+    async def stop_and_answer(scheduler: Scheduler) -> None:
+        await until(lambda: len(refusing.samples) > 1)
+        scheduler.stop()
+        seen = refusing.looked_at
+        await until(lambda: refusing.looked_at > seen + 10 or scheduler.over)
+        refusing.answers.set()
+
+    stopping: list[asyncio.Task[None]] = []
+    scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_and_answer(one))))
+    await stopping[0]
+    assert scheduler.halt is Halt.DRAINED
+    (kept,) = [question for model, question, _ in bed.outcomes() if model == "cyd"]
+    assert kept[1:] in refusing.samples[0][0]
 
 
 async def test_a_finished_run_asks_nothing_more(tmp_path: Path) -> None:
