@@ -251,8 +251,8 @@ class TrialsConfig(Section):
     """cost: no trial beyond what the next look needs; time: servers always full; balanced: in between; soon: that of
     cost, and idle slots are asked ahead, so that runs with many requests at a time do not wait; servers: rounds as
     large as the need, so that servers are held for the least time; batches: the same with all models in step, so that
-    few batches are waited for. auto takes the one that is expected to be cheapest, by what is paid: `servers`
-    where the run starts servers or `gpus` are named; `batches` where models have a `batch`; `soon` where no model has a
+    few batches are waited for. auto takes the one that is expected to be cheapest, by what is paid: `batches`
+    where models have a `batch`; `servers` where the run starts servers or `gpus` are named; `soon` where no model has a
     `price` or needs a key, as with servers of your own; of the others by the models' `price` and `hour_is_worth`, or
     balanced where prices are not known. A run keeps what it began with."""
     hour_is_worth: float = Field(10.0, ge=0)

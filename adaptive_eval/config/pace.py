@@ -19,7 +19,9 @@ round comes to want is paid for, and is more the more slots there are (benchmark
 a price: servers that need neither price nor key are somebody's own, and an idle slot costs there what a busy one does.
 
 Where models are asked through batch services, what counts is how often one waits for them (`batches`): rounds are as
-large as the need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md).
+large as the need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md). So it is
+beside servers that are paid for by the hour, too: they are stopped while a batch is waited for, and `servers` would
+keep them busy meanwhile, with trials that nobody needs.
 """
 
 from collections.abc import Sequence
@@ -85,12 +87,12 @@ def choose_favour(
     """
     if trials.draw is not None:
         return FavourChoice("cost", "questions that are drawn are asked block by block, and a block is a large round")
+    if any(model.batch is not None for model in models):
+        return FavourChoice("batches", "each look waits for batches, which may take hours")
     if in_turn:
         return FavourChoice("servers", "models take turns on a server, which is paid for by the hour")
     if any(model.launch is not None or model.gpus for model in models):
         return FavourChoice("servers", "servers of your own are paid for by the hour")
-    if any(model.batch is not None for model in models):
-        return FavourChoice("batches", "each look waits for batches, which may take hours")
     if all(map(_is_free, models)):
         return _where_nothing_is_priced(nothing_ahead)
     if unknown := [model for model in models if not _cost_is_known(model)]:

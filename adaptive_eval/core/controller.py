@@ -335,6 +335,10 @@ class Controller:
         whole = flight.issued.sum(axis=1) >= self._horizon.trials.max * self.plan.bench.questions
         return np.asarray(~opened[:models] | whole)
 
+    def awaited(self) -> list[int]:
+        """Models whose missing trials the next look waits for; while no others are asked anything, none will be."""
+        return self._flight.awaited()
+
     def result(self) -> Result | None:
         """Everything that is known after the latest look; None before the first. Needs the looks to be kept."""
         require(

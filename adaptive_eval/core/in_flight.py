@@ -202,13 +202,17 @@ class BatchesInFlight:
             missing[batch.model] += batch.missing
         return self.account.holds(came, missing)
 
+    def awaited(self) -> list[int]:
+        """Models whose missing trials are due first: before those come nothing is committed."""
+        return sorted({one.model for one in self._batches if one.missing and one.due == self._batches[0].due})
+
     def holding_up(self, others: int) -> list[int]:
         """Models whose missing trials keep so many others from rounds that are there, and from more after those.
 
         Fewer others have nothing to be compared with, and where there is hardly more nobody joins or comes back: what
         is there is just not quite what the looks ask for today.
         """
-        late = sorted({one.model for one in self._batches if one.missing and one.due == self._batches[0].due})
+        late = self.awaited()
         ahead = {one.model for one in self._batches if not one.missing and one.model not in late}
         far = [model for model in ahead if self.early.of_model(model) >= self.issued.shape[1]]
         return late if len(far) >= others else []

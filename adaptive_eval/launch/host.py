@@ -154,6 +154,11 @@ class Host:
         return self._place is None and len(self.servers) == 1
 
     @property
+    def lasting(self) -> "Host":
+        """No other run gets the place before this one ends."""
+        return self
+
+    @property
     def overlapping(self) -> "Host":
         """Where its models fit beside each other, two are up here at a time."""
         return self
@@ -205,6 +210,12 @@ class Host:
             await self.servers[model].stop()
             tell(ServerReleased(self.servers[model].spec.model, self._place))
 
+    async def rest(self, model: int, tell: OnEvent) -> None:
+        """Stop the server of this model, where it is up, or put it to sleep."""
+        if self._loaded is self.servers[model]:
+            self._loaded = None
+            await self._vacate(self.servers[model], tell)
+
     def abandon(self, model: int, error: BaseException) -> None:
         """Tell whoever waits for this model that nobody brings it up any more."""
         self.servers[model].endpoint.give_up(str(error))
@@ -220,7 +231,7 @@ class Host:
             server.kill()
 
     async def _vacate(self, server: LaunchedServer, tell: OnEvent) -> None:
-        """Have its place for another one."""
+        """Have its place for another one, or for nobody."""
         await server.make_room()
         tell(ServerReleased(server.spec.model, self._place))
 

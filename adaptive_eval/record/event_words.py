@@ -1,5 +1,6 @@
 """Events as sentences."""
 
+from collections.abc import Sequence
 from math import exp
 
 from adaptive_eval.errors import first_line
@@ -46,7 +47,7 @@ from adaptive_eval.store import (
 )
 
 NAMED = 3
-"""Files that one sentence names."""
+"""Files, or models, that one sentence names."""
 LONGEST = 400
 
 
@@ -91,6 +92,9 @@ def _of_a_model(event: Event) -> str | None:
         case SiteLost():
             what = "what it had is asked again, and it is placed anew"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
+        case ServerRests() if event.batches_of:
+            back = _batches_back(event.batches_of)
+            return f"{event.model}: nothing to ask it before {back}; its server is stopped, or asleep, until then"
         case ServerRests():
             return f"{event.model}: nothing is asked of it now; its server is stopped, and started again if need be"
         case ModelSettled():
@@ -111,6 +115,13 @@ def _of_a_model(event: Event) -> str | None:
             again = f"it is started again ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"
     return None
+
+
+def _batches_back(models: Sequence[str]) -> str:
+    """Whose batches have to come back."""
+    more = f" and {len(models) - NAMED} more" if len(models) > NAMED else ""
+    one = len(models) == 1
+    return f"the batch{'' if one else 'es'} of {', '.join(models[:NAMED])}{more} {'is' if one else 'are'} back"
 
 
 def _of_the_run(event: Event) -> str | None:

@@ -52,6 +52,14 @@ class BatchedLanes:
         """What services have, or are being handed."""
         return [one for endpoint in self._endpoints.values() for one in endpoint.pending]
 
+    def is_pending(self, model: int) -> bool:
+        """Whether a service has something of this model, or is being handed it."""
+        return model in self._endpoints and self._endpoints[model].is_pending
+
+    def back_in(self, model: int) -> float | None:
+        """In how many seconds the next of its batches is expected; None where nobody knows."""
+        return self._endpoints[model].back_in
+
     def begin(self) -> None:
         """Look after what was taken over."""
         for endpoint in self._endpoints.values():

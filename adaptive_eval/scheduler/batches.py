@@ -71,6 +71,8 @@ class BatchedEndpoint:
         self._asked: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._left = False
+        self._took: float | None = None
+        """Seconds from when the service had the batch that was collected last."""
         self._lost = self._prompt_tokens = self._completion_tokens = 0
 
     # -- the protocol --------------------------------------------------------------------------------------------
@@ -109,6 +111,18 @@ class BatchedEndpoint:
             completion_tokens=direct.completion_tokens + self._completion_tokens,
             notices=(*direct.notices, *self._service.notices),
         )
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a batch is not collected."""
+        return any(batch.collected is None for batch in self._batches.values())
+
+    @property
+    def back_in(self) -> float | None:
+        """Seconds until the next batch is back, if it takes as long as the one before, or else as `expected` says."""
+        expected = self._service.settings.expected if self._took is None else self._took
+        since = [one.since if one.batch else self._now() for one in self._batches.values() if one.collected is None]
+        return expected - (self._now() - min(since)) if expected is not None and since else None
 
     @property
     def pending(self) -> list[PendingBatch]:
@@ -319,6 +333,7 @@ class BatchedEndpoint:
                 raise Rejected(f"its batch service refuses a batch as a whole: {shown}")
             self._give_up(batch, state.said, NoBatchAnswer(shown, pause=True, excused=True))
             return
+        self._took = self._now() - batch.since
         results = [one async for one in self._service.format.results(state)]
         some_good = any(one.code == 200 and one.status is ResultStatus.RESPONSE for one in results)
         came = missing = 0

@@ -20,6 +20,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.ahead import AskedAhead, EarlyAnswer
 from adaptive_eval.scheduler.alarms import Alarms
+from adaptive_eval.scheduler.batch_waits import BatchWaits
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes, Place
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
@@ -109,6 +110,7 @@ class Scheduler:
         self._departures = self._make_departures()
         self._committer = self._make_committer()
         self._batches = BatchedLanes(lanes, self)
+        self._batch_waits = BatchWaits(self._names, controller, self._batches)
         self._ahead = self._make_ahead(hosts, ask=ledger is None and not grading.lasting and opening_fit is None)
         self._keeper = AnswerKeeper(
             lanes,
@@ -189,7 +191,8 @@ class Scheduler:
             note=self.note,
             settled=self._settled,
             resting=self._rests,
-            rests=lambda model: self.note(ServerRests(self._names[model])),
+            waits=self._waits,
+            rests=self._tell_rest,
             freed=self._pump,
             broken=self.abort,
         )
@@ -245,6 +248,7 @@ class Scheduler:
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
         self._times.hear(event)
+        self._batch_waits.hear(event)
         self._committer.add_event(event)
         self._observer.happened(event)
 
@@ -375,6 +379,8 @@ class Scheduler:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
+            if self._batches.models:  # for which servers may have waited long enough
+                self._settle_turns()
             if self.halt is not None or self._controller.finished is not None:
                 self._give_up_hopeless()
             self._end_if_over()
@@ -407,9 +413,12 @@ class Scheduler:
         """Start whatever can be started."""
         for model in range(len(self._lanes)):
             self._sender.fill(model)
+        self._settle_turns()
+        self._end_if_over()
+
+    def _settle_turns(self) -> None:
         if self.halt is None and not self._done.done():
             self._turns.settle()
-        self._end_if_over()
 
     def _owed(self, model: int) -> bool:
         """Something that this model was asked for is not told to the core."""
@@ -422,8 +431,19 @@ class Scheduler:
 
     def _rests(self, model: int) -> bool:
         """Whether a model's server has nothing to do until others want more of it."""
-        idle = not (self.in_flight[model] or self._owed(model) or self._sender.wanted(model))
-        return idle and model in self._departures.resting
+        return self._idle(model) and model in self._departures.resting
+
+    def _waits(self, model: int) -> bool:
+        """Whether a model's server has had nothing to do for long, and will not before a batch is back."""
+        return bool(self._batches.models) and self._batch_waits.long_enough(model, idle=self._idle(model))
+
+    def _idle(self, model: int) -> bool:
+        """Whether nothing of a model is asked, in flight, or being stored."""
+        return not (self.in_flight[model] or self._owed(model) or self._sender.wanted(model))
+
+    def _tell_rest(self, model: int) -> None:
+        """Say why a model's server is stopped."""
+        self.note(ServerRests(self._names[model], None if self._rests(model) else self._batch_waits.awaited))
 
     def _ask_no_more(self, model: int) -> None:
         self._sender.waiting.forget(model)

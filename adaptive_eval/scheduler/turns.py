@@ -10,6 +10,8 @@ wants becomes a further replica of a model for which more waits than its servers
 
 A server whose model nothing can want again is stopped at once, and its place is free. One that has its place for itself
 is stopped, too, while nothing is asked of its model: it is started again where trials of others come to want that.
+At a place that stays the run's it is stopped, or put to sleep, while all there is to wait for is a batch of another
+model (`batch_waits`).
 
 A place with memory for two (`OverlappingHost`) is not drained before a swap: as soon as everything that its model has
 to be asked is with the server, the next one is brought up and asked, while the last answers of the one before still
@@ -68,6 +70,11 @@ class ServerHost(Protocol):
         ...
 
     @property
+    def lasting(self) -> "LastingHost | None":
+        """This host, if its place stays the run's while nothing is served there."""
+        ...
+
+    @property
     def overlapping(self) -> "OverlappingHost | None":
         """This host, if it may have memory for two models."""
         ...
@@ -92,6 +99,14 @@ class ServerHost(Protocol):
 
     def abandon(self, model: int, error: BaseException) -> None:
         """Tell whoever waits for this model that nobody brings it up any more."""
+        ...
+
+
+class LastingHost(Protocol):
+    """A place that stays the run's: what is stopped there can be served again at any time."""
+
+    async def rest(self, model: int, tell: Callable[[Event], None]) -> None:
+        """Have the server of this model stopped, or put to sleep, if it is up."""
         ...
 
 
@@ -144,6 +159,8 @@ class TurnCallbacks:
     """Whether nothing will be asked of this model, as far as anybody can know, and nothing of it is in flight."""
     resting: Callable[[int], bool]
     """Whether nothing is asked of this model, and nothing of it is in flight, until others want it again."""
+    waits: Callable[[int], bool]
+    """Whether nothing of this model is asked or in flight, and has not been for long, before a batch is back."""
     rests: Callable[[int], None]
     """Its server is stopped until then."""
     freed: Callable[[], None]
@@ -208,9 +225,9 @@ class Turns:
             elif (now := self._up.get(number)) is not None:
                 if self._asking.settled(now):
                     self._release(number, host, now)
-                elif host.own and self._asking.resting(now):
+                elif host.lasting is not None and self._may_rest(host, now):
                     self._asking.rests(now)
-                    self._release(number, host, now)
+                    self._let_go(number, host.lasting.rest(now, self._asking.note))
             elif number in self._had and self._all_settled(host):
                 self._release(number, host, host.models[0])
         self._seek_places()
@@ -250,6 +267,10 @@ class Turns:
         """There is something to ask it, or what it was asked is lost and to be asked again."""
         return self._asking.wanted(model) or (model in self._stranded and self._asking.owed(model))
 
+    def _may_rest(self, host: ServerHost, model: int) -> bool:
+        """Whether nothing is asked of it for now."""
+        return (host.own and self._asking.resting(model)) or self._asking.waits(model)
+
     def _all_settled(self, host: ServerHost) -> bool:
         return all(map(self._asking.settled, host.models))
 
@@ -282,8 +303,11 @@ class Turns:
 
     def _release(self, number: int, host: ServerHost, model: int) -> None:
         """Have its server stopped; it is started again if it should be wanted after all."""
+        self._let_go(number, host.release(model, self._asking.note))
+
+    def _let_go(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         self._forget(number)
-        move = self._moves[number] = asyncio.create_task(host.release(model, self._asking.note))
+        move = self._moves[number] = asyncio.create_task(work)
         move.add_done_callback(lambda done: self._on_release_end(number, done))
 
     def _on_release_end(self, number: int, move: asyncio.Task[None]) -> None:

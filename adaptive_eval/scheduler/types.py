@@ -56,6 +56,10 @@ class Decider(Protocol):
         """For each model, whether its server is held for what is in flight alone, unless others want more of it."""
         ...
 
+    def awaited(self) -> Sequence[int]:
+        """Models whose missing trials the next look waits for."""
+        ...
+
     def outstanding(self, model: int) -> int:
         """Trials of a model that were asked for and not told."""
         ...

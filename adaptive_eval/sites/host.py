@@ -150,6 +150,7 @@ class SiteHost:
     """One site: a `ServerHost` whose servers run on a node of the cluster, one at a time."""
 
     own = False
+    lasting = None
     """Others may get what it takes of its node."""
     overlapping = None
 

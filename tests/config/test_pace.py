@@ -32,6 +32,18 @@ def test_servers_that_are_started_or_own_gpus_are_paid_by_the_hour() -> None:
     assert chosen(turned) == ("servers", "models take turns on a server, which is paid for by the hour")
 
 
+@pytest.mark.parametrize(
+    "own",
+    ["launch: {}", "launch: {exclusive: gpu0}", "base_url: http://a/v1, gpus: 1"],
+    ids=["each", "in turn", "gpus"],
+)
+def test_beside_a_model_with_batches_the_pace_is_that_of_batches(own: str) -> None:
+    """Else servers would be kept busy for as long as a batch takes, with trials that nobody needs."""
+    launched = "".join(f"  - {{name: {name}, {own}}}\n" for name in "ab")
+    assert chosen(launched).favour == "servers"
+    assert chosen(f"{launched}  - {{name: c, base_url: http://c/v1, batch: openai}}\n").favour == "batches"
+
+
 def test_servers_without_price_and_key_are_your_own_where_time_is_what_is_paid() -> None:
     """Whatever is known of the length of answers. A key may be that of a provider, whose address is enough; and
     headers, or a signature of one's own, may be credentials as well."""

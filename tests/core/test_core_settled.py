@@ -10,7 +10,7 @@ from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Rank
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
 from adaptive_eval.core.settings import Bench, Pace, Trials
-from adaptive_eval.core.types import Outcome
+from adaptive_eval.core.types import Ask, Outcome
 
 SKILLS = np.array([0.9, 0.72, 0.68, 0.5, 0.47, 0.2])
 PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
@@ -121,3 +121,24 @@ def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
             assert not (controller.still_wanted() & done & (controller.finished is None)).any()
             alone |= bool(done[:2].all() and not done[2])
     assert alone, "the slow one is asked on when the others have all their trials"
+
+
+@pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6, even=True)], ids=str)
+def test_no_look_is_taken_before_what_is_awaited_has_come(pace: Pace) -> None:
+    """One of those that are awaited comes late, as from a batch service: nothing happens before, whatever comes."""
+    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
+    controller, rng = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace)), np.random.default_rng(0)
+    held_back, late = list[Ask](), -1
+    while controller.finished is None:
+        asks = controller.ask(64)
+        if not asks:
+            assert controller.awaited() == [late], "all others have come"
+            asks, held_back, late = held_back, [], -1
+        elif late < 0:
+            late = int(rng.choice(controller.awaited()))
+        awaited = late in controller.awaited()
+        held_back += [ask for ask in asks if ask.model == late]
+        told = [ask for ask in asks if ask.model != late]
+        right = rng.random(len(told)) < SKILLS[[ask.model for ask in told]]
+        looks = controller.tell(Outcome(*ask[:3], category) for ask, category in zip(told, right.tolist(), strict=True))
+        assert not (awaited and looks)

@@ -44,6 +44,7 @@ class PassingPlace:
     """One place of a cloud."""
 
     own = False
+    lasting = None
     overlapping = None
 
     def __init__(self, cloud: Cloud, models: Sequence[int] = range(len(NAMES)), found: int | None = None) -> None:

@@ -22,7 +22,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.turns import OverlappingHost, TurnCallbacks, Turns
+from adaptive_eval.scheduler.turns import LastingHost, OverlappingHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
@@ -35,6 +35,7 @@ class FakeHost:
 
     has_place, kept = True, False
     own = False
+    lasting: LastingHost | None = None
     found: int | None = None
     overlapping: OverlappingHost | None = None
 
@@ -74,6 +75,8 @@ class FakeHost:
         self.loaded = None
         self.released.append(model)
         tell(ServerReleased(model=list(SKILLS)[model]))
+
+    rest = release
 
     def _check(self, model: int) -> Callable[[str, range], None]:
         def check(prompt: str, seeds: range) -> None:
@@ -146,37 +149,56 @@ class LoneHost:
 
     models, has_place, kept, found, overlapping = (0,), True, False, None, None
 
-    def __init__(self, *, own: bool) -> None:
-        self.own = own
+    def __init__(self, *, own: bool, lasting: bool = True) -> None:
+        self.own, self.lasting = own, self if lasting else None
         self.did: list[str] = []
 
     async def load(self, model: int, tell: Callable[[Event], None]) -> None:
         self.did.append("up")
 
-    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+    async def rest(self, model: int, tell: Callable[[Event], None]) -> None:
         self.did.append("stopped")
+
+
+class LoneTurns:
+    """The turns of such a place, and what they are told of its model."""
+
+    def __init__(self, host: LoneHost) -> None:
+        self.host, self.rested = host, list[int]()
+        self.state = {"wanted": True, "resting": False, "waits": False}
+        nothing = dict.fromkeys((field.name for field in fields(TurnCallbacks)), lambda *_: False)
+        known = {name: lambda _, name=name: self.state[name] for name in self.state}
+        rests = {"rests": self.rested.append}
+        self.turns = Turns([host], TurnCallbacks(**nothing | known | rests))  # type: ignore[arg-type, list-item]
+
+    async def now(self, **state: bool) -> list[str]:
+        """What the host has done by now, where of all that is told of the model these are true."""
+        self.state.update(dict.fromkeys(self.state, False) | state)
+        self.turns.settle()
+        for _ in range(10):  # whatever it has begun takes no longer
+            await asyncio.sleep(0)
+        return self.host.did
 
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can_take_its_place(own: bool) -> None:
-    host, state, rested = LoneHost(own=own), {"wanted": True, "resting": False}, list[int]()
-    nothing = dict.fromkeys((field.name for field in fields(TurnCallbacks)), lambda *_: False)
-    known = {name: lambda _, name=name: state[name] for name in state}
-    turns = Turns([host], TurnCallbacks(**nothing | known | {"rests": rested.append}))  # type: ignore[list-item]
+    one = LoneTurns(LoneHost(own=own))
+    assert await one.now(wanted=True) == ["up"]
+    assert await one.now() == ["up"], "it waits for others that it is compared with"
+    assert await one.now(resting=True) == (["up", "stopped"] if own else ["up"])
+    assert await one.now(resting=True) == (["up", "stopped"] if own else ["up"])
+    assert await one.now(wanted=True) == (["up", "stopped", "up"] if own else ["up"])
+    assert one.rested == ([0] if own else [])
 
-    async def now(*, wanted: bool, resting: bool) -> list[str]:
-        state.update(wanted=wanted, resting=resting)
-        turns.settle()
-        for _ in range(10):  # whatever it has begun takes no longer
-            await asyncio.sleep(0)
-        return host.did
 
-    assert await now(wanted=True, resting=False) == ["up"]
-    assert await now(wanted=False, resting=False) == ["up"], "it waits for others that it is compared with"
-    assert await now(wanted=False, resting=True) == (["up", "stopped"] if own else ["up"])
-    assert await now(wanted=False, resting=True) == (["up", "stopped"] if own else ["up"])
-    assert await now(wanted=True, resting=False) == (["up", "stopped", "up"] if own else ["up"])
-    assert rested == ([0] if own else [])
+@pytest.mark.parametrize("lasting", [True, False])
+async def test_a_server_that_waits_for_a_batch_is_stopped_where_its_place_stays(lasting: bool) -> None:
+    one = LoneTurns(LoneHost(own=False, lasting=lasting))
+    assert await one.now(wanted=True) == ["up"]
+    assert await one.now(waits=True) == (["up", "stopped"] if lasting else ["up"])
+    assert await one.now(waits=True) == (["up", "stopped"] if lasting else ["up"])
+    assert await one.now(wanted=True) == (["up", "stopped", "up"] if lasting else ["up"])
+    assert one.rested == ([0] if lasting else [])
 
 
 async def test_servers_that_are_stopped_and_started_again_decide_nothing(tmp_path: Path) -> None:
@@ -187,7 +209,7 @@ async def test_servers_that_are_stopped_and_started_again_decide_nothing(tmp_pat
             endpoint.skill = skill
     beds[1].hosts = hosts = [FakeHost(beds[1], [model]) for model in range(3)]
     for host in hosts:
-        host.own = True
+        host.own, host.lasting = True, host
     for bed in beds:
         await bed.start()
     assert beds[1].looks() == beds[0].looks()
@@ -375,6 +397,7 @@ class RoomyPlace:
 
     has_place, kept = True, False
     own = False
+    lasting = None
     found: int | None = None
     models = tuple(range(len(SKILLS)))
 

@@ -48,6 +48,7 @@ from adaptive_eval.store import (
     ReplicaBack,
     ReplicaLost,
     RunResumed,
+    ServerRests,
     SettingsChanged,
     ThresholdsFrozen,
     TrialsImported,
@@ -397,6 +398,19 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         (
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
             "the verifier's labels A, B, C without content: 0.5, 0.25, 0.0625 of its next token",
+        ),
+        (
+            ServerRests("ada"),
+            "ada: nothing is asked of it now; its server is stopped, and started again if need be",
+        ),
+        (
+            ServerRests("ada", ("bob",)),
+            "ada: nothing to ask it before the batch of bob is back; its server is stopped, or asleep, until then",
+        ),
+        (
+            ServerRests("ada", ("bob", "cyd", "dan", "eve")),
+            "ada: nothing to ask it before the batches of bob, cyd, dan and 1 more are back; its server is stopped, "
+            "or asleep, until then",
         ),
         (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
         (

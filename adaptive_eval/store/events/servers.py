@@ -180,6 +180,8 @@ class ServerRests(Event):
 
     KIND: ClassVar[str] = "server_rests"
     model: str
+    batches_of: tuple[str, ...] | None = where_known()
+    """The models whose batches have to come back first, where it is these that are waited for."""
 
 
 @dataclass(frozen=True, slots=True)
