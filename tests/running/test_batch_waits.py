@@ -16,7 +16,7 @@ from test_launched_run import launching, none_left, printed, servers
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import BatchEnded, ServerLaunched, ServerReleased, ServerRests, events_of_kind
+from adaptive_eval.store import BatchEnded, ServerLaunched, ServerRests, events_of_kind
 
 HOUR = 3600.0
 BATCHED, OWN = "bob", tuple(name for name in MODELS if name != "bob")
@@ -55,9 +55,10 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 def answers(site: Site) -> Counter[str]:
-    """How many answers each model has given, by its server's diary."""
+    """How many answers each model has given, by its server's diary, the last line of which may be half written."""
     diary = site.folder / "diary.jsonl"
-    return Counter(json.loads(line)[0] for line in diary.read_text().splitlines()) if diary.exists() else Counter()
+    whole = diary.read_text().split("\n")[:-1] if diary.exists() else []
+    return Counter(json.loads(line)[0] for line in whole)
 
 
 def all_gone(site: Site) -> bool:
@@ -96,14 +97,12 @@ def test_servers_are_stopped_until_a_batch_is_back_and_started_again(site: Site,
     asked = Counter(model for model, _, _ in found.outcomes)
     assert given == {name: asked[name] for name in OWN}, "nothing was asked twice"
     told = events(site.directory())
-    rests = events_of_kind(told, ServerRests)
-    assert {event.batches_of for event in rests} == {(BATCHED,)}
+    assert {event.batches_of for event in events_of_kind(told, ServerRests)} == {(BATCHED,)}
     first_back = next(at for at, event in enumerate(told) if isinstance(event, BatchEnded))
     before = {event.model for event in events_of_kind(told[:first_back], ServerRests)}
     assert before == set(OWN) if place != "in turn" else before, "in turn only one of them is up"
     starts = Counter(event.model for event in events_of_kind(told, ServerLaunched))
     assert len(found.looks) > 2 and starts[OWN[0]] > 1, "it is asked again, and its server is there again"
-    assert len(events_of_kind(told, ServerReleased)) >= len(rests)
 
 
 @pytest.mark.slow
@@ -126,8 +125,6 @@ def test_a_run_that_waits_for_a_batch_is_stopped_taken_up_killed_and_taken_up(si
         printed(process, f"{OWN[0]}: its server is started")
         kill(process)
         assert none_left(site)
-        told = events(site.directory())
-        assert events_of_kind(told, BatchEnded), "it was started for what the batch has brought"
 
         found = ended_well(site, config, site.directory())
         given = answers(site)
