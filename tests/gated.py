@@ -1,4 +1,4 @@
-"""A simulated server that stands still after so many answers, until it is let go on.
+"""A simulated server that stands still after so many answers, until it is let go on, for good or for some more.
 
 Whatever a test does meanwhile is done while requests are in flight, however slow the machine is: nothing that needs one
 answer more can be over.
@@ -29,10 +29,13 @@ class GatedServer(SimulatedServer):
                 self._let_in(0)
         return reply
 
-    def open(self) -> None:
-        """From another thread: answer all that wait, and whatever comes."""
-        self._left = math.inf
-        self._loop.call_soon_threadsafe(self._let_in, EVERYONE)
+    def open(self, answers: float = math.inf) -> None:
+        """From another thread: answer all that wait, and so many more."""
+        self._loop.call_soon_threadsafe(self._go_on, answers)
+
+    def _go_on(self, answers: float) -> None:
+        self._left = answers
+        self._let_in(EVERYONE)
 
     def _let_in(self, number: int) -> None:
         assert self.places is not None

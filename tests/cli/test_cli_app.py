@@ -14,6 +14,7 @@ import httpx2
 import pytest
 import typer
 from live_runs import EndedRuns, Site
+from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import COMMANDS, app
@@ -52,8 +53,8 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
     decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
     assert decisions["trials"] == {"min": 2, "max": 2, "draw": None, "favour": "soon", "hour_is_worth": 10.0}
     assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
-    assert httpx2.get(found[0] + "/models").json()["data"][0]["id"] == "coin-01"
-    assert 'result="server_error"' in httpx2.get(found[0].removesuffix("/v1") + "/metrics").text
+    assert httpx2.get(found[0] + "/models", timeout=HANGS).json()["data"][0]["id"] == "coin-01"
+    assert 'result="server_error"' in httpx2.get(found[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text
 
 
 def test_the_version_is_told() -> None:

@@ -303,7 +303,9 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
             assert process.stdout is not None
             found = re.search(r"http://[^\s/]+", process.stdout.readline())
             assert found is not None
-            answers = [httpx2.get(f"{found[0]}/{path}") for path in ("", "api/runs", f"api/run/{run}/view")]
+            answers = [
+                httpx2.get(f"{found[0]}/{path}", timeout=HANGS) for path in ("", "api/runs", f"api/run/{run}/view")
+            ]
             assert [answer.status_code for answer in answers] == [200, 200, 200]
             assert "evilrun.payload:Objective" in answers[-1].text
         finally:
@@ -321,10 +323,11 @@ def test_the_page_to_label_its_answers_on_runs_no_code(stranger: Stranger) -> No
             assert process.stdout is not None
             found = re.search(r"http://\S+", process.stdout.readline())
             assert found is not None
-            shown = httpx2.get(f"{found[0]}now").json()
+            shown = httpx2.get(f"{found[0]}now", timeout=HANGS).json()
             label = shown["fields"][0]["levels"][0]
             answers = [
-                httpx2.post(f"{found[0]}{path}") for path in (f"label?place={shown['place']}&label={label}", "end")
+                httpx2.post(f"{found[0]}{path}", timeout=HANGS)
+                for path in (f"label?place={shown['place']}&label={label}", "end")
             ]
             assert [answer.status_code for answer in answers] == [200, 200]
             out, err = process.communicate(timeout=HANGS)

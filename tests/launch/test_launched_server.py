@@ -372,11 +372,11 @@ def taken(port: int) -> Iterator[int]:
 
 @pytest.mark.parametrize("seen", [True, False], ids=["before it is started", "while it starts"])
 async def test_where_another_program_takes_its_port_it_has_another(
-    tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch, seen: bool
+    tmp_path: Path, taken: int, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
     said = iter([] if seen else [True])
     monkeypatch.setattr(readiness, "is_free", lambda port: next(said, None) or is_free(port))
-    other = next(free_ports())
+    other = unused_tcp_port
     bed = Bed(tmp_path, taken, others=[other])
     await bed.start()
     launched = bed.server.launched(0.0)

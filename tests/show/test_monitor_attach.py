@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -123,16 +124,25 @@ async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> 
 
 
 async def test_a_resume_with_other_models_ends_the_watching(play: Play) -> None:
-    run = play()
+    run, at_once = play(), threading.Lock()
     run.step(60)
+    feed = opened(run)
+    poll = feed.poll
+
+    def poll_apart() -> bool:
+        with at_once:
+            return poll()
+
+    feed.poll = poll_apart  # type: ignore[method-assign]
 
     async def others() -> None:
         await asyncio.sleep(0.05)
-        run.stop()
-        play(models=("bob", "cyd"))
+        with at_once:  # nobody sees that it is over in between
+            run.stop()
+            play(models=("bob", "cyd"))
 
     with pytest.raises(StoreError, match="goes on with other models than before"):
-        await asyncio.gather(attach(opened(run), PlainDisplay(io.StringIO())), others())
+        await asyncio.gather(attach(feed, PlainDisplay(io.StringIO())), others())
 
 
 def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:

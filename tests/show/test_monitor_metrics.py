@@ -6,12 +6,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from urllib.request import ProxyHandler, build_opener
 
 import httpx2
 import pytest
-from live_runs import MODELS, Site
+from gated import GatedServer
+from live_runs import MODELS, Site, small_world
 from patient_time import HANGS
 from ports import held_port
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,6 +23,7 @@ from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.status import Cap, CurrentTraffic, ModelTraffic, Status
 from adaptive_eval.show.serve import metrics as metrics_module
 from adaptive_eval.show.serve.metrics import Address, Metrics, metrics_at
+from adaptive_eval.simulate.server import serving
 
 Sample = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -46,21 +47,26 @@ def of(sample: Sample, name: str, **labels: str) -> float:
 
 
 @pytest.mark.slow
-def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int, unhurried_url: str) -> None:
-    site = replace(site, base_url=unhurried_url)
-    config = site.write(budget={"trials": 500, "wall_time": 600}, concurrency=2, trials={"min": 10, "max": 200})
-    process = site.start(config, "--metrics-port", str(port))
-    seen: list[Sample] = []
-    while process.poll() is None:
-        try:
-            sample = scrape(port)
-        except OSError:
-            sample = {}
-        if ("adaptive_eval_looks_total", frozenset()) in sample:
-            seen.append(sample)
-        time.sleep(0.02)
+def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
+    """One model waits after its first look, and in the middle of another round, until it was scraped."""
+    gated = GatedServer(small_world(), 100)
+    with serving(gated) as url:
+        models = [{"name": name, "base_url": url if name == MODELS[0] else site.base_url} for name in MODELS]
+        caps, trials = {"trials": 500, "wall_time": 600}, {"min": 10, "max": 200}
+        config = site.write(models=models, budget=caps, concurrency=2, trials=trials)
+        process = site.start(config, "--metrics-port", str(port))
+        seen: list[Sample] = []
+        while process.poll() is None:
+            try:
+                sample = scrape(port)
+            except OSError:
+                sample = {}
+            if sample.get(("adaptive_eval_looks_total", frozenset()), 0.0) > 0.0:
+                seen.append(sample)
+            if len(seen) == 2:
+                gated.open()
+            time.sleep(0.02)
     assert process.returncode in (ExitCode.REACHED, ExitCode.SPENT), process.communicate()
-    assert len(seen) >= 2
     last = seen[-1]
     for earlier, later in zip(seen, seen[1:], strict=False):
         for name in MODELS:
@@ -70,7 +76,8 @@ def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int, unhurried
     trials = sum(of(last, "trials_total", model=name) for name in MODELS)
     assert trials > 0 and of(last, "budget_used_trials") == trials
     assert (of(last, "budget_cap_trials"), of(last, "budget_cap_wall_seconds")) == (500, 600)
-    assert all(of(last, "replica_healthy", model=name, replica=site.base_url) == 1.0 for name in MODELS)
+    urls = {str(model["name"]): str(model["base_url"]) for model in models}
+    assert all(of(last, "replica_healthy", model=name, replica=urls[name]) == 1.0 for name in MODELS)
     assert max(of(sample, "requests_in_flight", model=name) for sample in seen for name in MODELS) > 0
     with pytest.raises(OSError):
         scrape(port)

@@ -39,6 +39,7 @@ class Server(ThreadingHTTPServer):
         self.runs: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.listening: list[Queue[str | None]] = []
+        self.stopped = False
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
@@ -54,6 +55,7 @@ class Server(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Close every connection."""
+        self.stopped = True  # so does whoever begins to listen now
         for queue in self.listening:
             queue.put(None)
         self.shutdown()
@@ -101,6 +103,8 @@ class Answer(BaseHTTPRequestHandler):
         self.wfile.write(b"retry: 100\n\n")
         queue: Queue[str | None] = Queue()
         self.server.listening.append(queue)
+        if self.server.stopped:
+            queue.put(None)
         while (told := queue.get()) is not None:
             self.wfile.write(told.encode())
 

@@ -39,7 +39,8 @@ async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.A
     site = Site(path, host)
     server = HttpServer(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False) as client:
+    own: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", **own) as client:
         try:
             yield client
         finally:

@@ -23,9 +23,9 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
             found = re.search(r"http://127\.0\.0\.1:\d+/v1", process.stdout.readline())
             assert found is not None
             body = {"model": "coin-01", "messages": [{"role": "user", "content": "[q1] Which?"}], "n": 2, "seed": 1}
-            response = httpx2.post(found.group() + "/chat/completions", json=body)
+            response = httpx2.post(found.group() + "/chat/completions", json=body, timeout=HANGS)
             assert len(response.json()["choices"]) == 1
-            listed = httpx2.get(found.group() + "/models").json()["data"]
+            listed = httpx2.get(found.group() + "/models", timeout=HANGS).json()["data"]
             assert {"judge", "verifier"} <= {one["id"] for one in listed}
             process.send_signal(signal.SIGINT)
             said = process.stdout.read()

@@ -11,6 +11,7 @@ import httpx2
 import numpy as np
 import orjson
 import pytest
+from patient_time import HANGS
 
 from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -314,10 +315,10 @@ async def test_a_connection_that_is_just_being_accepted_is_broken_too(turns: int
 def test_it_serves_from_a_thread_of_its_own() -> None:
     before = threading.active_count()
     with serving(SimulatedServer(WORLD)) as base_url:
-        assert httpx2.get(base_url + "/models").status_code == 200
+        assert httpx2.get(base_url + "/models", timeout=HANGS).status_code == 200
     assert threading.active_count() == before
     with pytest.raises(httpx2.ConnectError):
-        httpx2.get(base_url + "/models")
+        httpx2.get(base_url + "/models", timeout=HANGS)
 
 
 def test_a_port_that_is_taken_is_told() -> None:

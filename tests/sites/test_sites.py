@@ -47,8 +47,8 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
 
 
-def models(site: Site, sites: dict[str, int] | None = None, **more: object) -> list[dict[str, object]]:
-    command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
+def models(site: Site, sites: dict[str, int] | None = None, *flags: str, **more: object) -> list[dict[str, object]]:
+    command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     section = {"command": command, "timeout": HANGS, **more}
     return [{"name": name, "launch": {**section, "sites": (sites or {}).get(name, 1)}} for name in MODELS]
 
@@ -57,11 +57,23 @@ def written(site: Site, **changes: object) -> Path:
     return site.write(trials={"min": 4, "max": 8, "favour": "balanced"}, concurrency=2, **changes)
 
 
-def run_at(cluster: NearCluster, config: Path, site: Site) -> ExitCode:
+def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: IdleWatcher) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
-    running = execute(prepared, site.directory(), Watchers(), lambda ended: None, sites=RunSites(cluster))
+    running = execute(prepared, site.directory(), Watchers(*watchers), lambda ended: None, sites=RunSites(cluster))
     return asyncio.run(running)
+
+
+class LetsGo(IdleWatcher):
+    """Servers that are `held` go on when so many are up: a run is not over before the last of them has come."""
+
+    def __init__(self, site: Site, servers: int) -> None:
+        self.site, self.missing = site, servers
+
+    def happened(self, event: Event) -> None:
+        self.missing -= isinstance(event, ServerLaunched)
+        if not self.missing:
+            (self.site.folder / "go").touch()
 
 
 def events(site: Site, kind: type[Kind]) -> list[Kind]:
@@ -79,8 +91,8 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
-    cluster = NearCluster()
-    assert run_at(cluster, written(site, models=models(site, {"ada": 2, "bob": 3})), site) == ExitCode.SPENT
+    cluster, config = NearCluster(), written(site, models=models(site, {"ada": 2, "bob": 3}, "held"))
+    assert run_at(cluster, config, site, LetsGo(site, 6)) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
     placed = events(site, SitePlaced)
     assert sorted((one.model, one.on) for one in placed) == [
@@ -161,9 +173,12 @@ def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
     cluster = NearCluster([0] * 30)
     assert run_at(cluster, written(site, models=models(site)), site) == ExitCode.ENDPOINTS
     aside = events(site, ModelSetAside)
-    assert {one.model for one in aside} == set(MODELS)
     assert all("was lost 4 times without an answer" in one.reason for one in aside)
-    assert {name[-5:]: len(cluster.of([name])) for name, _ in cluster.placed} == {"ada/1": 4, "bob/1": 4, "cyd/1": 4}
+    placed = {name[-5:]: len(cluster.of([name])) for name, _ in cluster.placed}
+    given_up = {f"{one.model}/1" for one in aside}
+    assert len(given_up) >= 2, "then nothing is left to compare"
+    assert placed.keys() >= given_up and all(number == 4 for name, number in placed.items() if name in given_up)
+    assert max(placed.values()) == 4
 
 
 def test_answers_are_graded_where_they_are_made(site: Site, at_home: Found, monkeypatch: pytest.MonkeyPatch) -> None:
