@@ -253,6 +253,9 @@ class RayCluster:
             except SiteGone:
                 self._keeper = None
                 raise
+            except asyncio.CancelledError:  # nobody wants it any more, and nobody here has heard of it yet
+                keeper.give_back.remote(name)
+                raise
             except ValueError as error:  # the name is taken, by one that is on its way out
                 if time.monotonic() > until:
                     raise LaunchFailed(f"its site cannot be placed: {first_line(str(error))}") from None

@@ -1,0 +1,53 @@
+"""What a head asks of its keeper, with a keeper that is no actor."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from patient_time import until
+
+from adaptive_eval import __version__
+from adaptive_eval.sites.cluster import RayCluster
+from adaptive_eval.sites.host import PlaceWait
+from adaptive_eval.sites.nodes import RayNodes
+
+
+class FakeKeeper:
+    """Answers no call to place a site, and keeps in mind what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    def __getattr__(self, method: str) -> Any:
+        def remote(*arguments: object) -> "asyncio.Future[object]":
+            self.asked.append((method, *arguments))
+            answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+            if method == "version":
+                answer.set_result(__version__)
+            return answer
+
+        return SimpleNamespace(remote=remote)
+
+
+def fake_cluster(keeper: FakeKeeper) -> RayCluster:
+    def get_actor(name: str, namespace: str) -> FakeKeeper:
+        if name != "keeper":
+            raise ValueError(name)
+        return keeper
+
+    ray = SimpleNamespace(get_actor=get_actor, exceptions=SimpleNamespace(RayError=RuntimeError))
+    return RayCluster(cast("RayNodes", SimpleNamespace(ray=ray)), "keeper", keep=600.0)
+
+
+async def test_a_place_that_is_wanted_no_more_while_it_is_asked_for_is_given_back() -> None:
+    """Else it would be held until the end of the run: the head knows of a site only when the keeper has answered."""
+    keeper = FakeKeeper()
+    never: Callable[..., Any] = lambda *_, **__: False  # noqa: E731
+    placing = asyncio.create_task(fake_cluster(keeper).place("site", {"GPU": 8.0}, PlaceWait(900.0, never, never)))
+    await until(lambda: ("place", "site", {"GPU": 8.0}) in keeper.asked)
+    placing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await placing
+    assert keeper.asked[-1] == ("give_back", "site")
