@@ -12,13 +12,13 @@ from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget, Plan
 from adaptive_eval.endpoints.types import Answer, Health
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.errors import ExitCode, GraderError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.labels import labels_given
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
@@ -33,6 +33,9 @@ from adaptive_eval.study.forecast import expected_times_as_long
 SHOWN_CHARACTERS = 80
 """Of a question, and of each end of an answer."""
 OTHER_PACES = "`plan` says what it takes at every other trials.favour"
+A_FEW = "by a few simulated runs (`plan` makes more), "
+CLEARLY_LESS = 0.9
+"""Of max_tokens: servers count the tokens of an answer in different ways."""
 
 
 def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Health] | None = None) -> ExitCode:
@@ -48,7 +51,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     keys = asyncio.run(check_keys(prepared))
     found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), elsewhere))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
-    healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared.rubric)
+    healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared)
     place = "a new run" if there is None else f"resumes, {count(there)} trials are there"
     labels = labels_given(prepared.config, prepared.rubric)
     for line in (
@@ -63,16 +66,20 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
 
 
 def show_health(found: Mapping[str, Health]) -> bool:
-    """Print the health of every replica; True when all are well."""
+    """Print the health of every replica, and what is to be known of servers, once for all that it is true of; True when
+    all are well."""
+    noticed: dict[str, list[str]] = {}
     for name, health in found.items():
         for replica in health.replicas:
             state = "ok  " if replica.healthy else "FAIL"
             took = "" if replica.latency is None else f" ({replica.latency:.2f} s)"
             typer.echo(
-                f"{state}  {safe_line(name, 40)}  {safe_line(replica.url, 80)}  {safe_line(replica.detail, 400)}{took}"
+                f"{state}  {safe_name(name, 40)}  {safe_line(replica.url, 80)}  {safe_line(replica.detail, 400)}{took}"
             )
             for notice in replica.notices:
-                typer.echo(f"warn  {safe_line(name, 40)}  {safe_line(notice.text, 400)}")
+                noticed.setdefault(notice.text, []).append(safe_name(name, 40))
+    for text, names in noticed.items():
+        typer.echo(f"warn  {', '.join(dict.fromkeys(names))}  {safe_line(text, 400)}")
     return all(health.ok for health in found.values())
 
 
@@ -81,22 +88,28 @@ def _up(prepared: PreparedRun, found: Mapping[str, Health]) -> set[str]:
     return {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
 
 
-def show_answers(tried: Sequence[TriedAnswer], rubric: Rubric) -> bool:
+def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
     """Print what models have answered, and how that is graded; True when all have answered."""
+    longest = {model.name: model.sampling.max_tokens for model in prepared.config.asked}
     for one in tried:
-        head = f"answer  {safe_line(one.model, 40)}  {safe_line(one.question.id, 40)}"
+        head = f"answer  {safe_name(one.model, 40)}  {safe_name(one.question.id, 40)}"
         typer.echo(f"{head}  {safe_line(one.question.prompt, SHOWN_CHARACTERS)!r}")
-        for line in _answer_lines(one, rubric):
+        for line in _answer_lines(one, prepared.rubric, longest.get(one.model)):
             typer.echo(f"        {line}")
+    answered = [one for one in tried if isinstance(one.answer, Answer)]
+    if answered and all(isinstance(one.grade, GraderError) for one in answered):
+        typer.echo("warn  none of these answers has a grade, and without grades a run decides nothing: mend the grader")
     return all(isinstance(one.answer, Answer) for one in tried)
 
 
-def _answer_lines(one: TriedAnswer, rubric: Rubric) -> Iterator[str]:
+def _answer_lines(one: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> Iterator[str]:
     if not isinstance(one.answer, Answer):
         yield f"no answer: {safe_line(str(one.answer), 400)}"
         return
-    more = ", ".join([f"{one.answer.completion_tokens} tokens", *sorted(one.answer.signals)])
+    more = ", ".join([several(one.answer.completion_tokens, "token"), *sorted(one.answer.signals)])
     yield f"wrote {safe_line(_ends(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
+    if "truncated" in one.answer.signals and 0 < one.answer.completion_tokens < CLEARLY_LESS * (max_tokens or 0):
+        yield f"cut off by its server before max_tokens ({max_tokens}): is the server's context too small?"
     if not isinstance(one.grade, Grade):
         yield f"no grade: {safe_line(str(one.grade), 400)}"
         return
@@ -120,7 +133,7 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     bench = plan.bench
     recorded = f" ({len(bench.recorded)} recorded)" if bench.recorded else ""
-    who = f"{bench.models} models{recorded} on {bench.questions} questions"
+    who = f"{several(bench.models, 'model')}{recorded} on {several(bench.questions, 'question')}"
     yield f"{config.name}: {who}, objective {config.objective.kind}"
     categories = zip(prepared.rubric.names, bench.weights, strict=True)
     yield f"rubric    {', '.join(f'{safe_line(name)} {weight:g}' for name, weight in categories)}"
@@ -151,7 +164,7 @@ def _in_time(prepared: PreparedRun, there: int | None) -> Iterator[str]:
             else None
         )
         capped = "without a cap " if prepared.plan.budget != Budget() else ""
-        yield f"time      {said or capped + in_time(times or 0.0, OTHER_PACES)}"
+        yield f"time      {said or A_FEW + capped + in_time(times or 0.0, OTHER_PACES)}"
 
 
 def _at_most(plan: Plan) -> Iterator[str]:

@@ -10,6 +10,7 @@ from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest, ExportResult
 from adaptive_eval.exchange.export import export as export_run
+from adaptive_eval.record.lines import several
 from adaptive_eval.store import RunReader
 
 SHOWN = 1000
@@ -51,7 +52,7 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
                     progress.to(number, f"{number:,} trials")
 
             exported = export_run(ExportRequest(run, form, output, force, text), on_progress)
-    typer.echo(f"{exported.path}: {exported.trials:,} trials of {exported.models} models")
+    typer.echo(f"{exported.path}: {several(exported.trials, 'trial')} of {several(exported.models, 'model')}")
     for note in _notes(form, exported):
         typer.echo(f"note: {note}")
 

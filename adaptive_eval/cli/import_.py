@@ -16,7 +16,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.warnings import repeats_left_out
 from adaptive_eval.show.summary import findings
 
@@ -130,7 +130,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 def _lines(done: ImportResult, config: Path | None, finished: bool) -> Iterator[str]:
     gathering = done.gathering
     models, questions = len(gathering.models), len({key for _, key in gathering.trials})
-    yield f"{done.trials:,} trials of {models} models on {questions} questions"
+    yield f"{several(done.trials, 'trial')} of {several(models, 'model')} on {several(questions, 'question')}"
     yield from _left(done)
     if done.results is not None:
         yield ""

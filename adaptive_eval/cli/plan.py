@@ -15,7 +15,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.history import newest_directory
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.sections import Share
 from adaptive_eval.show.forecast import forecast_lines
 from adaptive_eval.store.whereabouts import holds_ledger
@@ -94,7 +94,8 @@ def _require_a_place(path: Path | None) -> None:
 def _title(prepared: PreparedRun) -> str:
     config = prepared.config
     return (
-        f"{safe_line(config.name)}: {len(config.models)} models, {len(prepared.questions)} questions, objective "
+        f"{safe_line(config.name)}: {several(len(config.models), 'model')}, "
+        f"{several(len(prepared.questions), 'question')}, objective "
         f"{config.objective.kind}, {config.stopping.rule} at {config.stopping.confidence:g}, "
         f"{config.trials.in_words}"
     )

@@ -9,6 +9,7 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.lines import several
 from adaptive_eval.running.regrade import regrade as regrade_run
 
 
@@ -35,7 +36,7 @@ def regrade(
         typer.echo("every stored answer has a grade; --config CONFIG grades all of them anew")
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
-    typer.echo(f"graded {done.answers} answers again: {done.changed} have another category{failed}")
+    typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed} have another category{failed}")
     if done.answers:
         typer.echo(
             "`adaptive-eval run` with the run's configuration goes on from there, and brings its results up to date"

@@ -13,6 +13,7 @@ from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.record.lines import several
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
 
@@ -50,6 +51,6 @@ def _summary(path: Path, prepared: PreparedRun) -> str:
     recorded = len(config.models) - models
     beside = f" and {recorded} recorded" if recorded else ""
     return (
-        f"{path} is sound: {models} models{beside}, {questions} questions, objective {config.objective.kind}, "
-        f"{trials.in_words}, {models * questions * trials.max:,} trials at most"
+        f"{path} is sound: {several(models, 'model')}{beside}, {several(questions, 'question')}, "
+        f"objective {config.objective.kind}, {trials.in_words}, {models * questions * trials.max:,} trials at most"
     )

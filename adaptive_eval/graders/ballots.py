@@ -14,6 +14,8 @@ from adaptive_eval.errors import GraderError
 VERDICT = "verdict"
 REASONING = "reasoning"
 """In a reply in JSON the judge thinks here, before it decides."""
+SHOWN = 60
+"""Characters of a reply that is no verdict."""
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
 
 
@@ -48,7 +50,8 @@ def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
     ends = len(last) == len(marks) and all(line.startswith(mark) for line, mark in zip(last, marks, strict=True))
     if not ends or told[-len(marks) :] != last:
         wanted = "the line that was" if len(marks) == 1 else "the lines that were"
-        raise GraderError(f"the judge gave no verdict: its reply does not end with {wanted} asked for")
+        found = f"it ends with {reply.strip()[-SHOWN:]!r}" if lines else "it is empty"
+        raise GraderError(f"the judge gave no verdict: its reply does not end with {wanted} asked for: {found}")
     for mark in marks:
         if len({line.partition(mark)[2].strip().casefold() for line in told if line.startswith(mark)}) > 1:
             raise GraderError("the judge gave several verdicts in one reply")
@@ -84,7 +87,8 @@ def said_in_object(reply: str, ballot: Ballot) -> Said:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not {one.name for one in ballot} <= found.keys() <= _members(ballot):
-        raise GraderError("the judge gave no verdict: its reply is not the JSON object that was asked for")
+        seen = f"it begins with {text[:SHOWN]!r}" if text else "it is empty"
+        raise GraderError(f"the judge gave no verdict: its reply is not the JSON object that was asked for: {seen}")
     return tuple(_known(found[one.name], one) for one in ballot)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import exp
 
 from adaptive_eval.errors import first_line
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line, several
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersKept,
@@ -105,12 +105,12 @@ def _of_a_model(event: Event) -> str | None:
                 return f"{event.model}: the command on_settled has ended well"
             return f"{event.model}: the command on_settled has failed: {event.problem}; the run goes on"
         case BatchTaken():
-            return f"{event.model}: a batch of {event.size} requests is with its service ({event.batch})"
+            return f"{event.model}: a batch of {several(event.size, 'request')} is with its service ({event.batch})"
         case BatchCancelled():
             return f"{event.model}: its batch takes too long and is cancelled; the rest is asked for directly"
         case BatchEnded():
             missing = f", {event.missing} missing" if event.missing else ""
-            return f"{event.model}: a batch is over ({event.said}): {event.came} answers{missing}"
+            return f"{event.model}: a batch is over ({event.said}): {several(event.came, 'answer')}{missing}"
         case ServerDied():
             again = f"it is started again ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"
@@ -136,7 +136,7 @@ def _of_the_run(event: Event) -> str | None:
             return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
         case TrialsImported():
             more = f" and {len(event.files) - NAMED} more" if len(event.files) > NAMED else ""
-            return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"
+            return f"begins with {several(event.trials, 'trial')} imported from {', '.join(event.files[:NAMED])}{more}"
         case GreedyBegun():
             return f"one greedy answer of {event.models} models to each of {event.questions} questions comes first (R0)"
         case OpponentBegun():
@@ -146,7 +146,7 @@ def _of_the_run(event: Event) -> str | None:
         case OpponentAnswered():
             return f"{event.trials} answers of {event.model} are there, and all others are compared with them"
         case LabelsTaken():
-            return f"{event.labels} labels are taken from {event.file}"
+            return f"{several(event.labels, 'label')} {'is' if event.labels == 1 else 'are'} taken from {event.file}"
         case PriorTaken(greedy=True):
             return f"{event.trials} greedy answers count as R0"
         case PriorTaken():

@@ -18,6 +18,7 @@ from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.record.besides import Beside, besides
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
@@ -180,6 +181,8 @@ class RunView:
     """What a judge has used; None where there was none, or the run goes on."""
     labelled: LabelledRun | None = None
     """What labels say of the grader and of the scores; None where there are none, or the run goes on."""
+    besides: tuple[Beside, ...] = ()
+    """What caps count besides the stored answers of today's models."""
     pairings: tuple[Pairing, ...] = ()
     """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
     by_trial: tuple[str, ...] = ()
@@ -293,6 +296,7 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
         events=tuple(map(event_view, events)),
         batches=batch_rows(events),
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
+        besides=() if results is None else besides(results.cost.beside),
         elapsed=source.elapsed,
         error=None if fatal_error is None else fatal_error.headline,
         thresholds=_thresholds(config.rubric, events),

@@ -1,33 +1,10 @@
 """What a run has spent besides the stored answers of today's models, and what grades have used of it, in words."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.besides import besides
 from adaptive_eval.record.results import GradingCost, OtherCostRow, WastedCost
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count
-
-WIDEST_NAME = 32
-
-
-def other_cost_words(row: OtherCostRow) -> str:
-    """What something was spent on, in words."""
-    name = safe_line(row.model or "", WIDEST_NAME)
-    match row.what:
-        case "left":
-            return f"{name}, which the run has no more"
-        case "lost":
-            return f"answers of {name} that never came"
-        case "unwanted":
-            return f"answers of {name} that were asked ahead and never wanted"
-        case "regrade":
-            return "verdicts of a regrade that did not come to its end"
-        case "opponent":
-            return f"answers of {name}, with which all others are compared"
-        case "greedy":
-            return "greedy answers, which came first (R0)"
-        case _:
-            return "the verifier before any answer"
 
 
 def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
@@ -38,17 +15,7 @@ def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
     usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
     parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
     parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
-    return f"{', '.join(parts)} on {'; '.join(map(other_cost_words, _models_as_one(rows)))}" if parts else None
-
-
-def _models_as_one(rows: Sequence[OtherCostRow]) -> list[OtherCostRow]:
-    """The rows, with one in place of several for what came of several models and was lost, or not wanted."""
-    found = list(rows)
-    for what in ("lost", "unwanted"):
-        of = [row for row in rows if row.what == what]
-        if len(of) > 1:
-            found = [row for row in found if row.what != what] + [replace(of[0], model=f"{len(of)} models")]
-    return found
+    return f"{', '.join(parts)} on {'; '.join(one.on for one in besides(rows))}" if parts else None
 
 
 def grading_in_short(row: GradingCost) -> str:

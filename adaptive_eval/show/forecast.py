@@ -7,7 +7,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import draws_questions
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
@@ -289,8 +289,8 @@ def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
 
 
 def _pair(pair: Undecided) -> str:
-    better = safe_line(pair.better, WIDEST_NAME)
-    return better if pair.worse is None else f"{better} and {safe_line(pair.worse, WIDEST_NAME)}"
+    better = safe_name(pair.better, WIDEST_NAME)
+    return better if pair.worse is None else f"{better} and {safe_name(pair.worse, WIDEST_NAME)}"
 
 
 def _apart(pair: Undecided, scale: Scale) -> str:

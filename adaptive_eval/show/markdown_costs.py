@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from adaptive_eval.record.besides import Beside, besides
 from adaptive_eval.record.lines import duration
-from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
+from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, Results, RunCost, WastedCost
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.beside import other_cost_words, wasted_words
+from adaptive_eval.show.beside import wasted_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
 
@@ -34,14 +35,15 @@ def cost_section(view: RunView, results: Results) -> str:
     for one in view.traffic:
         retries[one.model] = retries.get(one.model, 0) + one.retries
     cost = results.cost
-    spent: list[ModelRow | OtherCostRow] = [*results.models, *cost.beside]
+    others = besides(cost.beside)
+    spent: list[ModelRow | Beside] = [*results.models, *others]
     usd = partial(amount, among=[row.usd for row in spent])
     hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in spent])
     paid = results.server_time_is_paid
     rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
     if cost.grading is not None:
         rows += _grading_costs(cost.grading, usd, hours)
-    rows += [_beside_row(row, usd, hours) for row in cost.beside]
+    rows += [_beside_row(row, usd, hours) for row in others]
     total = ["**all**", count(int(cost.in_all("trials"))), _some(cost.in_all("tokens"), count)]
     total += [_some(cost.in_all("usd"), usd), _some(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
     total += _held(cost, hours, paid=paid)
@@ -133,10 +135,10 @@ def _cost_row(
     ]
 
 
-def _beside_row(row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+def _beside_row(row: Beside, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
     """What was spent besides; whatever servers of models that left were held for is in no column."""
     used = [_some(row.trials, count), _some(row.tokens, count), _some(row.usd, usd)]
-    return [markdown_cell(other_cost_words(row)), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
+    return [markdown_cell(row.on), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ import orjson
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import sentence
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.batches import pending_in_short
@@ -122,7 +122,7 @@ class PlainDisplay:
             if not self._is_news(look):
                 continue
             scored = [model for model in look.order if not math.isnan(look.scores[model])]
-            leader = f"first {safe_line(self._models[scored[0]], 40)}" if scored else "no model has a score"
+            leader = f"first {safe_name(self._models[scored[0]], 40)}" if scored else "no model has a score"
             self._print(
                 f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; {leader}; "
                 f"{duration(status.elapsed)}{left}"

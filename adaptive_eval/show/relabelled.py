@@ -19,14 +19,14 @@ def relabelled_markdown(found: Relabelling) -> str:
 def rubric_sections(found: Relabelling) -> Iterator[str]:
     """What was found, table by table."""
     said = (
-        "without the outcomes of an earlier run (R0, or recorded), which have no other labels"
+        "without the outcomes of an earlier run (R0, or recorded), which have no other categories"
         if found.with_prior
         else ""
     )
     yield (
-        f"{count(found.trials)} graded trials of complete rounds{', ' if said else ''}{said}, labelled anew from what "
-        "is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was chosen because of "
-        "what it shows here promises nothing."
+        f"{count(found.trials)} graded trials of complete rounds{', ' if said else ''}{said}, put into categories anew "
+        "by what is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was chosen "
+        "because of what it shows here promises nothing."
     )
     head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
     yield markdown_table(head, (_summary(number, one, found) for number, one in _numbered(found)), left=2)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_name
 from adaptive_eval.record.sites import SiteRow, SiteState
 from adaptive_eval.record.status import SiteTraffic, Status
 from adaptive_eval.show.text import Rates, count, number_or_dash
@@ -64,7 +64,7 @@ def sites_table(status: Status, rates: SiteRates, now: float | None = None) -> T
     for row in there[:SHOWN_SITES]:
         own = traffic.get((row.model, row.site))
         table.add_row(
-            *(Text(safe_line(text, WIDEST)) for text in (row.site, row.model, row.host or "-")),
+            *(Text(safe_name(text, WIDEST)) for text in (row.site, row.model, row.host or "-")),
             Text(f"{row.gpus:g}"),
             Text(row.state, style=STYLES.get(SiteState(row.state), "")),
             Text(duration(max(0.0, now - row.since))),

@@ -100,7 +100,8 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     """How many would call a pair that needs so many trials a question, and of what: of drawn questions there is one
     trial each."""
     if draws_questions(results.decisions):
-        return count(math.ceil(trials * _questions(results))), "questions"
+        needed, there = math.ceil(trials * _questions(results)), _questions(results)
+        return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"
     return count(math.ceil(trials)), "trials a question"
 
 
@@ -112,7 +113,7 @@ def _no_answers(ended: Ended) -> Iterator[str]:
             found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
             found["have no grade"] = row.ungraded
             told = ", ".join(f"{count(number)} {what}" for what, number in found.items() if number)
-            yield f"to mend   {safe_line(row.name, WIDEST_NAME)}: of {count(row.stored_trials)} answers {told}"
+            yield f"to mend   {safe_name(row.name, WIDEST_NAME)}: of {count(row.stored_trials)} answers {told}"
     if doubted:
         yield f"          see them: adaptive-eval monitor {shlex.quote(str(ended.directory))} --web"
         yield "          further trials do not change what these may be worth: mend the server, its settings or the"
@@ -198,7 +199,7 @@ def _open(results: Results) -> Iterator[str]:
     if len(by_trial) > SHOWN_PAIRS:
         yield f"          and {len(by_trial) - SHOWN_PAIRS} more in {RESULTS_FILE}"
     for row in results.gate[:SHOWN_PAIRS]:
-        yield f"gate      {row.outcome:<9}  {safe_line(row.model, WIDEST_NAME)}: {safe_line(row.why, 300)}"
+        yield f"gate      {row.outcome:<9}  {safe_name(row.model, WIDEST_NAME)}: {safe_line(row.why, 300)}"
     if len(results.gate) > SHOWN_PAIRS:
         yield f"          and {len(results.gate) - SHOWN_PAIRS} more in {RESULTS_FILE}"
 
@@ -225,8 +226,8 @@ def _corrected(results: Results) -> Iterator[str]:
 
 
 def _pair(pair: PairRow) -> str:
-    better = safe_line(pair.better, WIDEST_NAME)
-    return better if pair.worse is None else f"{better} over {safe_line(pair.worse, WIDEST_NAME)}"
+    better = safe_name(pair.better, WIDEST_NAME)
+    return better if pair.worse is None else f"{better} over {safe_name(pair.worse, WIDEST_NAME)}"
 
 
 def _need(pair: PairRow) -> float:
@@ -276,7 +277,7 @@ def _pending(rows: Sequence[BatchRow]) -> Iterator[str]:
     for row in rows[:SHOWN_PAIRS]:
         what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{where_pending(row)}"
         where = f"{what}, since {since_when(row)}"
-        yield f"pending   {safe_line(row.model, WIDEST_NAME)}: {where}"
+        yield f"pending   {safe_name(row.model, WIDEST_NAME)}: {where}"
     if len(rows) > SHOWN_PAIRS:
         yield f"          and {len(rows) - SHOWN_PAIRS} more batches"
 
@@ -285,7 +286,7 @@ def _turns(results: Results) -> Iterator[str]:
     """What it took to serve models in turn."""
     for row in results.turns:
         swaps = f"{row.swaps} swap{'s' if row.swaps > 1 else ''}"
-        yield f"in turn   {row.models} models on {safe_line(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
+        yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
 
 
 def _share(trials: int, fixed: int) -> str:
@@ -297,7 +298,7 @@ def _share(trials: int, fixed: int) -> str:
 
 def _warnings(results: Results) -> Iterator[str]:
     for warning in results.warnings[:SHOWN_WARNINGS]:
-        subject = "" if warning.model is None else f"{safe_line(warning.model, WIDEST_NAME)}: "
+        subject = "" if warning.model is None else f"{safe_name(warning.model, WIDEST_NAME)}: "
         yield f"warning   {subject}{safe_line(warning.text, 300)}"
     if len(results.warnings) > SHOWN_WARNINGS:
         yield f"          and {len(results.warnings) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"

@@ -63,6 +63,8 @@ def test_levels_are_read_line_by_line_whatever_their_case() -> None:
         ("SOUND-{n}: not met\nSOUND-{n}: met\nFORM-{n}: full", "several verdicts"),
         ("SOUND-{n}: met\nFORM-{n}: fullest", "of form that is none of none, some, full"),
         ("SOUND-fedcba9876543210: met\nFORM-{n}: full", "the lines that were asked for"),
+        ("I think", "the lines that were asked for: it ends with 'I think'$"),
+        (" \n", "the lines that were asked for: it is empty$"),
     ],
 )
 def test_what_are_not_the_lines_is_an_error(reply: str, problem: str) -> None:
@@ -79,7 +81,8 @@ def test_an_object_is_read_with_or_without_a_fence() -> None:
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        ("", "not the JSON object"),
+        ("", "not the JSON object that was asked for: it is empty$"),
+        ("7" * 99, f"not the JSON object that was asked for: it begins with '{'7' * 60}'$"),
         ('I say {"sound": "met", "form": "full"}', "not the JSON object"),
         ('{"sound": "met", "form": "full"} {"sound": "not met", "form": "none"}', "not the JSON object"),
         ('{"sound": "met"}', "not the JSON object"),

@@ -7,7 +7,12 @@ from live_runs import MODELS, Site, small_world
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.cli.check import show_answers
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.errors import ExitCode, GraderError
+from adaptive_eval.running.rehearsal import TriedAnswer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.database import DATABASE_FILE
@@ -35,9 +40,9 @@ def test_a_dry_run_writes_money_to_the_cent_or_finer_and_says_that_its_time_has_
     written = 720 * 64
     asked = int(found[1]) * 1000 - written
     assert float(found[2]) == pytest.approx((written * 0.05 + asked * 0.01) / 1e6, abs=1e-4)
-    assert "time      it is expected" in told
+    assert "(`plan` makes more), it is expected" in told
     capped = site.run(site.write(models=models, sampling=sampling, budget={"usd": 0.0015}), "--dry-run").stdout
-    assert "tokens, $0.0015\n" in capped and "time      without a cap it is expected" in capped
+    assert "tokens, $0.0015\n" in capped and "(`plan` makes more), without a cap it is expected" in capped
 
 
 def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
@@ -118,6 +123,27 @@ def test_the_servers_of_judges_are_asked_too(site: Site, command: list[str]) -> 
             assert told.exit_code == code, told.output
             assert "ok    the judge 1" in told.output
             assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in told.output) == (code is ExitCode.ENDPOINTS)
+
+
+def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=1.0))) as url:
+        models = [{"name": name, "base_url": url} for name in MODELS]
+        grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+        told = site.run(site.write(models=models, grader=grader), "--dry-run")
+    assert told.stdout.count("no grade: the judge gave no verdict") == 6
+    assert "warn  none of these answers has a grade" in told.stdout
+    assert "none of these answers" not in site.run(site.write(), "--dry-run").stdout
+
+
+def test_an_answer_that_its_server_cut_off_before_max_tokens_is_told(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared = prepare(load_config(site.write(sampling={"max_tokens": 800})))
+    cut: frozenset[Signal] = frozenset({"truncated"})
+    for tokens, signals, told in ((106, cut, True), (800, cut, False), (0, cut, False), (106, frozenset(), False)):
+        answer = Answer("7", "length", 1, site.base_url, 1.0, completion_tokens=tokens, signals=signals)
+        show_answers([TriedAnswer("ada", prepared.questions[0], answer, GraderError("none"))], prepared)
+        assert ("cut off by its server before max_tokens (800)" in capsys.readouterr().out) is told
 
 
 def test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches(site: Site) -> None:

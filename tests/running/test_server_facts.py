@@ -65,7 +65,7 @@ def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:
 def test_a_dry_run_warns_too(llama: Site) -> None:
     ended = llama.run(llama.write(), "--dry-run")
     assert ended.exit_code == ExitCode.REACHED
-    assert "warn  ada  its server is llama.cpp" in ended.stdout
+    assert "warn  ada, bob, cyd  its server is llama.cpp" in ended.stdout
 
 
 def test_steering_changes_no_outcome(llama: Site) -> None:

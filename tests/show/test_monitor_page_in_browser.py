@@ -370,7 +370,7 @@ def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve:
         page.locator("dialog .answer > summary").nth(number).click()
     lists = page.locator("dialog .answer details.reasoning")
     assert lists.locator("summary").all_inner_texts() == [
-        "Probabilities of all 5 tokens",
+        "Probabilities of its 5 tokens",
         "Probabilities of the first 5 tokens",
     ]
     assert not lists.first.locator("pre").is_visible()

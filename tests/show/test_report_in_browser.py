@@ -11,6 +11,7 @@ import pytest
 from browsing import Tabs
 from page_views import simulated, world
 
+from adaptive_eval.record.besides import besides
 from adaptive_eval.record.results import Caution, MetricRow, OtherCostRow, ServerRow, TurnsRow
 from adaptive_eval.record.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
@@ -50,7 +51,8 @@ def test_what_was_asked_ahead_of_several_models_is_one_line(tabs: Tabs) -> None:
     ahead = [OtherCostRow("unwanted", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
     lost = OtherCostRow("lost", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
     cost = replace(view.results.cost, beside=(ahead[0], lost, *ahead[1:]))
-    page = tabs.report(report_page(replace(view, results=replace(view.results, cost=cost))))
+    told = replace(view, results=replace(view.results, cost=cost), besides=besides(cost.beside))
+    page = tabs.report(report_page(told))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
         "Besides, on answers of 3 models that were asked ahead and never wanted: 36 answers and 1,500 tokens. "
         "Caps count it.",
@@ -103,7 +105,8 @@ def test_of_drawn_questions_more_are_needed_and_scores_are_for_all(tabs: Tabs) -
     page = tabs.report(report_page(replace(view, results=results, configuration=configuration)))
     ranking, needed = page.inner_text("#ranking"), page.inner_text("#stopping")
     assert "Scores are averages over all questions" in ranking and "Bayes@N" not in ranking
-    assert "Questions it would need" in needed and f"\t{round(2.5 * len(view.questions))}\t" in needed
+    there = len(view.questions)
+    assert "Questions it would need" in needed and f"\t{round(2.5 * there)} (there are {there})\t" in needed
     before = tabs.report(report_page(view)).inner_text("#ranking")
     assert "Scores are averages on these questions" in before and "Bayes@N" in before
 
@@ -112,7 +115,7 @@ def test_the_headline_is_the_finding(tabs: Tabs) -> None:
     said = {
         kind: tabs.report(report_page(asked(kind))).inner_text(".lead") for kind in ("best", "threshold", "precision")
     }
-    assert said["best"].startswith("model-a is first. Finished: everything is decided.")
+    assert said["best"].startswith("model-a is first. Finished: everything is resolved or tied.")
     assert "above 60.0%" in said["threshold"]
     assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
 

@@ -11,6 +11,7 @@ from adaptive_eval.record.glossary import GLOSSARY, Term
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.serve.folder import RunBrief
 from adaptive_eval.show.serve.page_state import AnswersPage, ProgressMessage
+from adaptive_eval.store.events import CLASSES
 
 SENT = (RunView, ProgressMessage, RunBrief, AnswersPage, Term)
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object: "any", NoneType: "null"}
@@ -58,6 +59,13 @@ def believed() -> Iterator[tuple[str, dict[str, str]]]:
                 name[1],
                 dict((key, kind) for kind, key in re.findall(r"@property \{(.+)\} (\w+)$", comment, re.MULTILINE)),
             )
+
+
+def test_the_page_has_words_for_every_kind_of_event() -> None:
+    source = (files("adaptive_eval.show.page") / "static" / "trouble.js").read_text("utf-8")
+    listed = re.search(r"const EVENTS = \{\n(.*?)\n\};", source, re.DOTALL)
+    assert listed is not None
+    assert sorted(re.findall(r"^  (\w+): ", listed[1], re.MULTILINE)) == sorted(one.KIND for one in CLASSES)
 
 
 def test_the_types_of_the_page_are_those_of_what_is_sent() -> None:

@@ -12,6 +12,7 @@ from adaptive_eval.show.page.documents import STATIC, still_page
 
 LINES = 10
 """Models that are drawn; the style sheet has as many lines."""
+LONG_NAME = 40
 WIDTH, HEIGHT, LEFT, EDGE = 640, 240, 64, 16
 
 
@@ -46,7 +47,7 @@ def _section(sheet: BoardTable) -> Iterator[str]:
         named = sheet.head.index("model") if "model" in sheet.head else 0
         for row in sheet.rows:
             cells = (
-                f'<th scope="row">{_text(cell)}</th>' if at == named else f"<td{_kind(sheet, at)}>{_text(cell)}</td>"
+                _heading(cell) if at == named else f"<td{_kind(sheet, at)}>{_text(cell)}</td>"
                 for at, cell in enumerate(row)
             )
             yield f"<tr>{''.join(cells)}</tr>\n"
@@ -54,6 +55,12 @@ def _section(sheet: BoardTable) -> Iterator[str]:
     for text in sheet.after:
         yield f'<p class="note">{_text(text, LONG)}</p>\n'
     yield "</section>\n"
+
+
+def _heading(name: str) -> str:
+    """What names a row; one that is long takes several lines."""
+    kind = ' class="long"' if len(name) > LONG_NAME else ""
+    return f'<th scope="row"{kind}>{_text(name)}</th>'
 
 
 def _kind(sheet: BoardTable, at: int) -> str:

@@ -235,7 +235,7 @@ function standing() {
   const order = models.map((_, at) => at).sort((one, other) => models[other].a[0] - models[one].a[0] || one - other);
   return table({
     caption: `Ranking after ${state.n} trials`,
-    head: ["model", "rank", "with uncertainty", "average", "+-", "Bayes@N", `Pass@${DRAWS}`, "truth"],
+    head: ["model", "rank", "with uncertainty", "average", "±", "Bayes@N", `Pass@${DRAWS}`, "truth"],
     rows: order.map((at) => [
       plain(state.world.names[at], 40),
       String(ranks[at]),

@@ -243,7 +243,7 @@ function tokenList({ tokens, completion_tokens }) {
   return h(
     "details",
     { class: "reasoning" },
-    h("summary", null, `Probabilities of ${all ? "all" : "the first"} ${plural(tokens.length, "token")}`),
+    h("summary", null, `Probabilities of ${all ? "its" : "the first"} ${plural(tokens.length, "token")}`),
     h("pre", { class: "foreign", dir: "ltr" }, visible(lines.join("\n"))),
   );
 }

@@ -75,8 +75,13 @@ export function needs(facts) {
     facts.drawnFrom === null ? { key: "trials_needed", each: 1 } : { key: "questions_needed", each: facts.drawnFrom };
   return {
     key: /** @type {TermKey} */ (unit.key),
-    of: (/** @type {PairRow} */ pair) =>
-      pair.trials_needed === null ? "–" : count(Math.ceil(pair.trials_needed * unit.each)),
+    of: (/** @type {PairRow} */ pair) => {
+      if (pair.trials_needed === null) return "–";
+      const needed = Math.ceil(pair.trials_needed * unit.each);
+      const there =
+        facts.drawnFrom !== null && needed > facts.drawnFrom ? ` (there are ${count(facts.drawnFrom)})` : "";
+      return count(needed) + there;
+    },
   };
 }
 

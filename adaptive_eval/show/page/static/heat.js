@@ -5,7 +5,7 @@ import { h, on } from "./dom.js";
 import { entry } from "./facts.js";
 import { stepOf } from "./grid.js";
 import { data } from "./parts.js";
-import { count, plain, plural } from "./text.js";
+import { count, number, plain, plural } from "./text.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
 /** @import { RunView } from "./sent.js" */
@@ -180,10 +180,12 @@ function choose(root, state, [row, column]) {
   if (ui.heat?.[0] !== row || ui.heat?.[1] !== column) {
     ui.heat = [row, column];
     const first = view.questions[column * plan.bin].id;
-    const where =
-      plan.bin > 1 ? `questions ${plain(first, 40)} and ${plan.bin - 1} after it` : `question ${plain(first, 60)}`;
+    const after = Math.min(plan.bin, view.questions.length - column * plan.bin) - 1;
+    const where = after > 0 ? `questions ${plain(first, 40)} and ${after} after it` : `question ${plain(first, 60)}`;
+    const mean = valueAt(view, facts, plan, row, column);
+    const told = after > 0 ? `${number(mean, 1)} trials each` : plural(mean, "trial");
     /** @type {HTMLElement} */ (root.querySelector(".readout")).textContent =
-      `${plain(facts.names[row], 60)} on ${where}: ${count(valueAt(view, facts, plan, row, column))} trials`;
+      `${plain(facts.names[row], 60)} on ${where}: ${told}`;
     paint(root, state);
   }
   return ui.heat;
@@ -201,7 +203,7 @@ function scale(plan) {
       { class: "steps", "aria-hidden": "true" },
       Array.from({ length: steps }, (_, at) => h("span", { style: { background: ramp(at / (steps - 1)) } })),
     ),
-    h("span", null, `${count(plan.most)} trials`),
+    h("span", null, plural(plan.most, "trial")),
   );
 }
 

@@ -81,7 +81,7 @@ function openLabels(page) {
   }
 
   async function end() {
-    ended("Over. What was said is stored; this page can be closed.");
+    ended("Done. Your labels are stored; you can close this page.");
     await fetch("end", { method: "POST" }).catch(() => null);
   }
 

@@ -18,9 +18,10 @@ export const labels = {
   render({ view, facts }) {
     const found = view.labelled;
     const orders = view.judge ? comparisons(view.judge) : null;
-    if (!found) return [orders, nothing("`adaptive-eval label` shows answers to be labelled by you.")];
+    if (!found)
+      return [orders, nothing("No answer has a label of yours yet: adaptive-eval label RUN asks you for some.")];
     if (found.problem !== null)
-      return [orders, nothing(`There are labels, which say nothing here: ${plain(found.problem, 500)}`)];
+      return [orders, nothing(`There are labels that cannot be used: ${plain(found.problem, 500)}`)];
     return [orders, ...said(found), corrected(facts, found), confusions(found)];
   },
 };
@@ -43,12 +44,12 @@ function said(found) {
   const told = h(
     "p",
     { class: "quiet" },
-    `${plural(total, "answer")} with a label; of ${count(wrong)} it is not what the grader (${plain(found.grader)}) `,
-    "said. Scores with correction are what labels of all answers would have given, estimated; their intervals have ",
-    "the sampling error and that of the correction.",
+    `Of ${plural(total, "label")} ${count(wrong)} ${wrong === 1 ? "differs" : "differ"} from what the grader `,
+    `(${plain(found.grader)}) said. Corrected scores estimate what labels of all answers would have given; their `,
+    "intervals have the sampling error and that of the correction.",
   );
   const alone = "Scores here are of this run's own answers: outcomes that were known before (R0) have no labels.";
-  const warned = "The grader errs differently about the models: go by the scores with correction.";
+  const warned = "The grader errs differently about the models: go by the corrected scores.";
   return [
     told,
     found.alone ? h("p", { class: "quiet" }, alone) : null,
@@ -63,13 +64,13 @@ function disagreeing(one) {
 
 /** @param {Facts} facts @param {LabelledRun} found */
 function corrected(facts, found) {
-  const caption = "Scores of each model without and with correction";
+  const caption = "Scores of each model, as graded and corrected by the labels";
   return region(
     caption,
     "",
     table({
       caption,
-      head: ["Model", "Labels", "Disagree", "Without correction", "With correction", "95% interval"],
+      head: ["Model", "Labels", "Disagree", "As graded", "Corrected", "95% interval"],
       rows: found.models.map((one) => [
         name(one.name),
         count(one.labels),
@@ -91,7 +92,7 @@ function between(facts, one) {
 
 /** @param {LabelledRun} found */
 function confusions(found) {
-  const caption = "What was said (columns) of answers with each label (rows)";
+  const caption = "What the grader said (columns) of answers with each label (rows)";
   const rows = found.models.flatMap((one) =>
     one.confusion.flatMap((row, at) =>
       row.some((number_of) => number_of > 0)

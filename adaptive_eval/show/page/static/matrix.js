@@ -23,7 +23,7 @@ export const matrix = {
   short: "Pairs",
   render({ view, facts, ui }) {
     if (!view.z.length) return nothing("There is nothing to compare before the first look.");
-    if (view.z.length < 2) return nothing("One model alone has nobody to be compared with.");
+    if (view.z.length < 2) return nothing("There is only one model, so that nothing is compared.");
     const level = levelOf(facts);
     const pairs = pairsOf(view);
     const chosen = chosenOf(facts, ui.cell);
@@ -177,7 +177,7 @@ function key(level) {
       term("adjusted_p", "adjusted p"),
       ` below ${number(level, 2)}`,
     ),
-    h("li", null, swatch("ahead alone"), swatch("behind alone"), "called by the run, by itself alone"),
+    h("li", null, swatch("ahead alone"), swatch("behind alone"), "called by the run, but not standing among all pairs"),
     h("li", null, swatch("compared"), "compared by the objective"),
   );
 }

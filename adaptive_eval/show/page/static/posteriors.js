@@ -51,7 +51,7 @@ export const posteriors = {
         term("posterior", "posterior"),
         " of each model's score on each question: the bar is the 95% interval, the tick the mean, ",
         `on a lane from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}. `,
-        "A question opens with everything about it.",
+        "Choose a question to see everything about it.",
       ),
       fresh(view, facts),
       filterField({

@@ -26,6 +26,8 @@ import { count, duration, name, number, percent, plain, usd } from "./text.js";
  */
 
 const PAD = 3;
+/** Longer names may take several lines. */
+const LONG = 28;
 
 /** @type {Section} */
 export const ranking = {
@@ -45,7 +47,7 @@ export const ranking = {
         { class: "quiet" },
         facts.drawnFrom === null
           ? "Scores are averages on these questions with 95% intervals. A new "
-          : "Scores are averages over all questions, as those that were asked tell, with 95% intervals. A new ",
+          : "Scores are averages over all questions, estimated from those that were asked, with 95% intervals. A new ",
         term("tier", "tier"),
         " begins where neighbours are resolved",
         rows.some((row) => row.letters)
@@ -88,7 +90,7 @@ export const ranking = {
         ? h(
             "p",
             { class: "note" },
-            "Turned since they were called: ",
+            "In the other order since they were called: ",
             results.reversals.map(([better, worse], at) => [
               at ? ", " : "",
               name(better, 40),
@@ -149,8 +151,8 @@ function tierBody({ number: tier, rows, first }, columns, x, state) {
           : null,
         h(
           "th",
-          { scope: "row", class: "model", "data-tip": row.name.length > 28 ? plain(row.name) : null },
-          name(row.name, 60),
+          { scope: "row", class: row.name.length > LONG ? "model long" : "model" },
+          name(row.name, 120),
           row.set_aside === null ? null : h("small", { class: "aside" }, "set aside: ", plain(row.set_aside, 120)),
           row.recorded === null ? null : h("small", null, " recorded: ", plain(row.recorded, 60)),
         ),

@@ -13,14 +13,15 @@ export const rubrics = {
   short: "Rubrics",
   render({ view }) {
     const found = view.relabelled;
-    if (!found) return nothing("`adaptive-eval relabel` and reports show this run under other rubrics.");
+    if (!found)
+      return nothing("adaptive-eval relabel RUN, and the report of a run that is over, show it under other rubrics.");
     const models = found.rubrics[0].models.map((model) => name(model.name));
     const caption = "Rank of each model under each rubric, with its tier in brackets";
     return [
       h(
         "p",
         { class: "quiet" },
-        `${plural(found.trials, "trial")} of complete rounds, labelled anew from what is stored of each. `,
+        `${plural(found.trials, "trial")} of complete rounds, put into categories anew by what is stored of each. `,
         "A rubric that was chosen because of what it shows here promises nothing.",
       ),
       region(
@@ -51,11 +52,11 @@ function place(model) {
 /** @param {RelabelledRubric} one @returns {string[]} */
 function notes(one) {
   const said = [];
-  if (one.same_as !== null) said.push(`${one.name}: every trial is where ${one.same_as} puts it.`);
+  if (one.same_as !== null) said.push(`${one.name}: every trial gets the same category as under ${one.same_as}.`);
   if (one.fitted.length) said.push(`${one.name}: thresholds fitted on these trials (${one.fitted.join(", ")}).`);
   for (const [signal, value] of Object.entries(one.assumed))
-    said.push(`${one.name}: no trial has ${signal}, which is taken for ${value}.`);
+    said.push(`${one.name}: no trial has ${signal}; it is taken to be ${value}.`);
   const lacking = one.models.reduce((sum, model) => sum + model.left_out, 0);
-  if (lacking) said.push(`${one.name}: ${plural(lacking, "trial")} left out, which lack a signal.`);
+  if (lacking) said.push(`${one.name}: ${plural(lacking, "trial")} left out for lack of a signal.`);
   return said;
 }

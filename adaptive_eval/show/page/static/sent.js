@@ -29,6 +29,7 @@
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
  * @property {LabelledRun | null} labelled
+ * @property {Beside[]} besides
  * @property {Pairing[]} pairings
  * @property {string[]} by_trial
  */
@@ -337,6 +338,17 @@
  * @property {number} tokens
  * @property {number} usd
  * @property {number} gpu_seconds
+ */
+
+/**
+ * @typedef {object} Beside
+ * @property {string} on
+ * @property {number} trials
+ * @property {number} answers
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
+ * @property {number} counted_gpu_seconds
  */
 
 /**

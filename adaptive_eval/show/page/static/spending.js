@@ -3,7 +3,7 @@
 import { bottomTicks, figure, horizontalLines, line, linear, roomFor, spread, ticks } from "./chart.js";
 import { s } from "./dom.js";
 import { last } from "./facts.js";
-import { caps } from "./overview.js";
+import { caps } from "./costs.js";
 import { data, nothing } from "./parts.js";
 import { count, duration, moment, number, percent, usd } from "./text.js";
 /** @import { Spending } from "./sent.js" */

@@ -41,7 +41,7 @@ export const stopping = {
         ? h(
             "button",
             { type: "button", class: "more", "data-all-pairs": "" },
-            `Show all ${count(pairs.length)} comparisons`,
+            `Show all ${plural(pairs.length, unit(facts))}`,
           )
         : null,
       undecided(state),
@@ -133,7 +133,13 @@ function undecided(state) {
   const { pairs } = resultsOf(view);
   const rows = pairs.filter((pair) => !SETTLED.has(pair.verdict));
   if (!rows.length)
-    return h("p", { class: "note" }, `Every one of the ${plural(pairs.length, unit(facts))} is decided.`);
+    return h(
+      "p",
+      { class: "note" },
+      `${pairs.length === 1 ? "The only" : `All ${count(pairs.length)}`} ${unit(facts)}${
+        pairs.length === 1 ? " is" : "s are"
+      } decided.`,
+    );
   const sorted = [...rows].sort((one, other) => (one.trials_needed ?? Infinity) - (other.trials_needed ?? Infinity));
   const title = "Not decided, and what it would take";
   return [

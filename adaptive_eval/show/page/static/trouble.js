@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { region, table } from "./parts.js";
 import { sites } from "./sites.js";
-import { count, duration, moment, name, number, percent, plain } from "./text.js";
+import { count, duration, moment, name, number, percent, plain, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { ModelRow } from "./sent.js" */
 /** @import { Section, State } from "./parts.js" */
@@ -13,11 +13,31 @@ const EVENTS = {
   started: "started",
   resumed: "resumed",
   configured: "settings changed",
+  imported: "trials imported",
+  prior: "earlier outcomes taken (R0)",
+  labels: "labels taken",
+  greedy: "greedy answers begun (R0)",
+  opponent_begun: "opponent asked first",
+  opponent: "opponent has answered",
+  recorded: "recorded models taken",
   set_aside: "model set aside",
   ungraded: "grader failed on an answer",
   replica_lost: "replica lost",
   replica_back: "replica back",
-  retrying: "retrying",
+  retrying: "nothing but failures",
+  noticed: "noticed",
+  waiting: "waiting for a place",
+  launching: "server starts",
+  launched: "server ready",
+  server_died: "server died",
+  released: "server stopped",
+  server_rests: "server stopped for now",
+  settled: "model settled",
+  settled_command: "command on_settled",
+  answers_lost: "answers lost",
+  unwanted: "asked ahead in vain",
+  alarm: "alarm",
+  answers_kept: "texts stay in the database",
   site_awaited: "site waits for a place",
   site_placed: "site placed",
   site_lost: "site lost",
@@ -25,7 +45,13 @@ const EVENTS = {
   batch_taken: "batch handed in",
   batch_cancelled: "batch cancelled",
   batch_ended: "batch over",
+  regrading: "grading again",
   regraded: "graded again",
+  grader_chosen: "grader chosen",
+  thresholds: "thresholds frozen",
+  baseline: "verifier asked first",
+  verdicts_asked: "verdicts asked for",
+  verdicts_in_vain: "verdicts in vain",
   stopped: "stopped",
   finished: "finished",
 };
@@ -164,7 +190,7 @@ function events(state) {
       ]),
       3,
     ),
-    left ? h("p", { class: "note" }, `and ${count(left)} before these`) : null,
+    left ? h("p", { class: "note" }, `and ${plural(left, "earlier event")}`) : null,
   ];
 }
 
