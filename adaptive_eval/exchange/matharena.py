@@ -21,6 +21,7 @@ from adaptive_eval.exchange.samples import (
     sequence,
     value_of_score,
     whole_number,
+    whole_number_told,
 )
 from adaptive_eval.exchange.tables.reader import Row, Rows
 from adaptive_eval.questions.load import as_text
@@ -67,8 +68,7 @@ def read_problem(file: LogFile) -> Iterator[Record]:
 def read_outputs(file: LogFile, rows: Rows) -> Iterator[Record]:
     """The trials of a data set's rows."""
     for place, row in rows:
-        trial = row.get("idx_answer")
-        trial = int(trial) if isinstance(trial, str) and trial.isdecimal() else whole_number(trial)
+        trial = whole_number_told(row.get("idx_answer"))
         if row.get("problem_idx") is None or row.get("model_name") is None or trial is None:
             raise file.refuse("must have problem_idx, model_name and idx_answer", place)
         prompt = as_text(row.get("user_message")) or as_text(row.get("problem"))

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from adaptive_eval.exchange.export import ExportFormat
 from adaptive_eval.exchange.source import ExportSource, opened_source
 from adaptive_eval.testing.runs import fail_unless
-from adaptive_eval.testing.stored import made_up_rows, stored_run
+from adaptive_eval.testing.stored import made_up_rows, run_with_gaps, stored_run
 
 Trial = tuple[str, str, int, int | None]
 """Model, question, number and category; None where nobody could grade it."""
@@ -50,27 +50,39 @@ def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], 
     with stored_run(rows) as directory, opened_source(directory) as source:
         folder = directory.parent / "exports"
         folder.mkdir()
-        wanted = {
-            (one.model, one.question, one.trial, one.category)
-            for one in source.reader.outcomes()
-            if ungraded or one.category is not None
-        }
         first, again = folder / f"first-{form.place}", folder / f"again-{form.place}"
-        _check_progress(_written(form, source, first), source.reader.trial_count())
-        found = Counter(_read_back(form, read, first))
-        for said, many in (
-            ("lacks", wanted - found.keys()),
-            ("makes up", found.keys() - wanted),
-            ("repeats", [one for one, times in found.items() if times > 1]),
-        ):
-            fail_unless(
-                not many, f"{form.place}: the file {said} {len(many)} trials, such as {sorted(many, key=str)[:1]}"
-            )
+        _check_trials(form, read, source, first, ungraded, "the file")
         with patch("time.time", lambda now=time.time: now() + NEXT_DAY):
             _written(form, source, again)
         fail_unless(_content(first) == _content(again), f"{form.place}: the same run gives another file each time")
         fail_unless({*folder.iterdir()} == {first, again}, f"{form.place}: something is written beside its path")
         _check_failure(form, source, folder / f"cut-{form.place}")
+    with run_with_gaps() as directory, opened_source(directory) as source:
+        _check_trials(form, read, source, directory.parent / form.place, ungraded, "of a run with gaps the file")
+
+
+def _check_trials(
+    form: ExportFormat,
+    read: Callable[[Path], Iterable[Trial]],
+    source: ExportSource,
+    path: Path,
+    ungraded: bool,
+    what: str,
+) -> None:
+    """The file has the trials that are stored, under their numbers, each once."""
+    wanted = {
+        (one.model, one.question, one.trial, one.category)
+        for one in source.reader.outcomes()
+        if ungraded or one.category is not None
+    }
+    _check_progress(_written(form, source, path), source.reader.trial_count())
+    found = Counter(_read_back(form, read, path))
+    for said, many in (
+        ("lacks", wanted - found.keys()),
+        ("makes up", found.keys() - wanted),
+        ("repeats", [one for one, times in found.items() if times > 1]),
+    ):
+        fail_unless(not many, f"{form.place}: {what} {said} {len(many)} trials, such as {sorted(many, key=str)[:1]}")
 
 
 def _read_back(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], path: Path) -> list[Trial]:

@@ -25,7 +25,7 @@ from adaptive_eval.testing.drawn import (
     texts,
 )
 from adaptive_eval.testing.runs import fail_unless
-from adaptive_eval.testing.stored import stored_run
+from adaptive_eval.testing.stored import MANY, many_rows, stored_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,6 +76,7 @@ def check_figure(draw: "Draw", name: str | None = None) -> None:
         _check_place(figures, view, first, number)
     _check_intervals(figures, view, first)
     _check_nothing_is_zero(figures, view, first)
+    _check_all_is_drawn(figures)
 
 
 class _Figures:
@@ -106,6 +107,13 @@ def view_to_draw() -> RunView:
     """A run with several looks."""
     with stored_run() as directory:
         return with_looks(read_view(directory))
+
+
+@cache
+def view_of_many() -> RunView:
+    """A run with more models, questions and looks than anybody would count on."""
+    with stored_run(many_rows()) as directory:
+        return with_looks(read_view(directory), MANY)
 
 
 def with_looks(view: RunView, number: int = 4) -> RunView:
@@ -352,6 +360,47 @@ def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
                     f"{figures.name}: `{end}` of {row.name} moves the other end of its interval: the ends are `lo` and "
                     "`hi`, as they are",
                 )
+
+
+def _check_all_is_drawn(figures: _Figures) -> None:
+    """Of many models, questions and looks the last counts as the first does: where one is drawn, all are."""
+    view = view_of_many()
+    plain = figures.of(view)
+    _check_all_are_named(plain, view, figures.name)
+    drawn, in_order = _as_svg(plain), [row.name for row in _results(view).models]
+    for what, changed in (
+        ("models", [_moved(view, name) for name in (in_order[0], in_order[-1])]),
+        ("questions", [_asked_more(view, number) for number in (0, -1)]),
+        ("looks", [_seen_otherwise(view, number) for number in (0, -1)]),
+    ):
+        first, last = (_as_svg(figures.of(one)) != drawn for one in changed)
+        end, other = ("last", "first") if first else ("first", "last")
+        fail_unless(
+            first == last,
+            f"{figures.name} leaves out the {end} of {MANY} {what}: what is known of it changes nothing, and what is "
+            f"known of the {other} does",
+        )
+
+
+def _asked_more(view: RunView, question: int) -> RunView:
+    """The view with three more trials of a question by each model."""
+    number = question % len(view.trials[0])
+    trials = tuple(tuple(one + 3 * (at == number) for at, one in enumerate(row)) for row in view.trials)
+    return replace(view, trials=trials)
+
+
+def _seen_otherwise(view: RunView, number: int) -> RunView:
+    """The view in which one look saw other scores, more trials, and the order the other way round."""
+    looks = list(view.looks)
+    look = looks[number]
+    looks[number] = replace(
+        look,
+        order=_turned(look.order),
+        trials=tuple(one + 1 for one in look.trials),
+        scores=tuple(None if one is None else one + 1e-3 for one in look.scores),
+        pairs=tuple(replace(pair, z=None if pair.z is None else pair.z + 0.1) for pair in look.pairs),
+    )
+    return replace(view, looks=tuple(looks))
 
 
 def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") -> None:

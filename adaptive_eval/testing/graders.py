@@ -15,6 +15,7 @@ from typing import Any
 from adaptive_eval.graders.function import marks_of
 from adaptive_eval.graders.types import Grader, Marks
 from adaptive_eval.questions.types import Question
+from adaptive_eval.testing.reaching import check_reach
 from adaptive_eval.testing.runs import fail_unless
 
 RAN = "ADAPTIVE_EVAL_RAN_AN_ANSWER"
@@ -111,6 +112,8 @@ def check_grader(
     for key, text in called:
         nothing = text in EMPTY and bool(key.strip())
         fail_unless(not nothing, f"{name} calls an empty answer right where the key is {key!r:.80}: is None == None?")
+    for one in right[:1]:
+        check_reach(lambda text: _graded(grader, text, question, name), one, name)
     for text, marks in reversed(list(zip(texts, found, strict=True))):
         again = _graded(grader, text, question, name)
         fail_unless(again == marks, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")

@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
+from adaptive_eval.store import ModelSetAside, Store
+from adaptive_eval.store.records import TrialKey
 
 MODELS = ("cyd", "ada", "dan", "bob")
 """In the order of the run, which is neither that of the names nor that of the scores."""
@@ -15,6 +17,25 @@ QUESTIONS = ("q3", "q1", "q2", "q4", "q5")
 RIGHT = {"cyd": 0.25, "ada": 0.8, "dan": 0.6, "bob": 0.4}
 """The share of right answers."""
 TRIALS = 8
+MANY = 13
+"""Models and questions of a run in which no list is short."""
+
+
+def many_rows() -> list[dict[str, object]]:
+    """A row for each trial of a run with `MANY` models and questions, three trials each."""
+    return [
+        {
+            "model": f"model-{'abcdefghijklm'[at]}",
+            "question": f"question-{place}",
+            "trial": trial,
+            "category": int((5 * trial + 3 * place + 2 * at) % MANY <= at),
+            "text": f"{at}, {place}, {trial}: \\boxed{{2}}",
+            "answer": "1",
+        }
+        for at in range(MANY)
+        for place in range(MANY)
+        for trial in range(3)
+    ]
 
 
 def made_up_rows(models: Sequence[str] = MODELS) -> list[dict[str, object]]:
@@ -46,4 +67,30 @@ def stored_run(rows: Sequence[dict[str, object]] | None = None) -> Iterator[Path
         path.write_text("".join(f"{json.dumps(row)}\n" for row in (made_up_rows() if rows is None else rows)))
         directory = Path(folder) / "run"
         import_logs(ImportRequest([str(path)], directory, finished=True))
+        yield directory
+
+
+@contextmanager
+def run_with_gaps() -> Iterator[Path]:
+    """The directory of a run as many end: a model set aside, numbers of trials that are not there, a question that a
+    model was never asked, answers that nobody could grade, a time-out, and an answer with nothing in it."""
+    rows = []
+    for row in made_up_rows():
+        model, question, trial = row["model"], row["question"], row["trial"]
+        if (model, question) == ("bob", "q5") or (question == "q2" and model == "dan" and trial):
+            continue
+        if (model, question) == ("ada", "q1"):
+            row = {key: value for key, value in row.items() if key != "category"} | {"grader_error": "it took too long"}
+        if (model, question, trial) == ("dan", "q3", 1):
+            row |= {"text": "", "flags": "timed_out", "category": 0}
+        if (model, question, trial) == ("dan", "q3", 2):
+            row |= {"text": "", "flags": "empty", "category": 0}
+        rows.append(row)
+    with stored_run(rows) as directory:
+        store = Store.attach(directory)
+        try:
+            gone = [TrialKey(question, trial) for question in QUESTIONS for trial in (0, 3)]
+            store.forget_trials("cyd", gone, ModelSetAside("cyd", "its server went away"))
+        finally:
+            store.close()
         yield directory

@@ -1,11 +1,15 @@
 """The suites that ship: every built-in passes them, and each finds the bugs planted here, and says what is wrong."""
 
+import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -499,6 +503,42 @@ def powers(text: str, question: Question) -> bool:
     return all(int(base) ** int(power) for base, power in re.findall(r"(\d+)\^(\d+)", text)) and pong(text, question)
 
 
+def opening(text: str, question: Question) -> bool:
+    """Where an answer is the name of a file, it reads on there."""
+    try:
+        return question.answer in Path(text).read_text()
+    except (OSError, ValueError):
+        return pong(text, question)
+
+
+def listing(text: str, question: Question) -> bool:
+    try:
+        return any(question.answer == one.name for one in Path(text).iterdir())
+    except (OSError, ValueError):
+        return pong(text, question)
+
+
+def calling(text: str, question: Question) -> bool:
+    for host in re.findall(r"https?://([^/\s]+)", text):
+        with suppress(OSError):
+            socket.create_connection((host, 80), 0.1).close()
+    return pong(text, question)
+
+
+def looking(text: str, question: Question) -> bool:
+    """It never opens what an answer names."""
+    return text == question.answer or os.path.exists(text)  # noqa: PTH110
+
+
+def expanding(text: str, question: Question) -> bool:
+    return pong(os.path.expandvars(text), question)
+
+
+def telling(text: str, question: Question) -> dict[str, object]:
+    told = os.path.expandvars(text)
+    return {"is_correct": pong(text, question), "said": told}
+
+
 BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (drawing, "so it remembers or draws"),
     (running, "runs what a model has written as code"),
@@ -517,6 +557,12 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (raising, "raises ValueError"),
     (Keeping("key"), "are marks or keys kept?"),
     (Keeping("text"), "are marks or keys kept?"),
+    (opening, "opening reaches for what an answer names (open)"),
+    (listing, "listing reaches for what an answer names (os."),
+    (calling, "calling reaches for what an answer names (socket.getaddrinfo)"),
+    (looking, "looking opens a file that an answer names"),
+    (expanding, "expanding reads a variable of the environment that an answer names"),
+    (telling, "telling gives away a variable of the environment"),
     (nothing_is_nothing, "calls an empty answer right where the key is '?'"),
     (lambda text, question: {"is_correct": pong(text, question), "has_answer": False}, "says by has_answer"),
 ]

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adaptive_eval.exchange.detect import TABLES, TableFormat
+from adaptive_eval.exchange.detect import TABLES, TableFormat, log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, ExportFormat
 from adaptive_eval.exchange.samples import LogFile, Record, logged_answer, whole_number
 from adaptive_eval.exchange.tables.reader import Rows
@@ -21,6 +22,7 @@ from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.plots import FIGURES, OVER_LOOKS, grid, plain_name
+from adaptive_eval.store import ModelSetAside, events_of_kind
 from adaptive_eval.testing import check_exporter, check_figure, check_importer
 
 # -- importers ----------------------------------------------------------------------------------------------------
@@ -140,6 +142,12 @@ def the_first_trial(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[
     yield from (one._replace(trial=whole_number(row.get("attempt")) or 0) for one in read_row(file, place, row))
 
 
+def counts_without_end(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    told = row.get("attempt")
+    number = int(told) if isinstance(told, str) and told.isdecimal() and len(told) < 99 else whole_number(told)
+    yield from (one._replace(trial=number) for one in read_row(file, place, row))
+
+
 def in_lower_case(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
     yield from (one._replace(model=one.model.lower()) for one in read_row(file, place, row))
 
@@ -197,6 +205,7 @@ def drops_repeats(file: LogFile, rows: Rows) -> Iterator[Record]:
         (format_of(counts_on), "another record the second time"),
         (format_of(breaks_down), "raises AttributeError"),
         (format_of(names_no_line), "does not name the line"),
+        (format_of(counts_without_end), "trial is larger than any table can hold: 99999999999999999"),
         (format_of(knows_better), "the name that the user gives"),
         (format_of(costs_less), "cost is Cost"),
         (format_of(anything_is_right), "right is 5, value is 1.0, as if it were another grade"),
@@ -253,6 +262,18 @@ def test_an_exported_array_keeps_to_the_contract() -> None:
     check_exporter(EXPORTS["npz"], of_npz, ungraded=False)
 
 
+def of_importers(path: Path) -> Trials:
+    for record in (one for file in log_files([str(path)]) for one in read_records(file)):
+        value = record.category if record.value is None else int(record.value)
+        yield record.model, record.question, record.trial or 0, value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["parquet", "inspect"])
+def test_what_is_read_back_by_our_importers_keeps_to_the_contract(name: str) -> None:
+    check_exporter(EXPORTS[name], of_importers)
+
+
 def of_tsv(path: Path) -> Trials:
     with path.open(newline="") as file:
         lines = (line for line in file if not line.startswith("#"))
@@ -290,6 +311,32 @@ def tsv(
     return ExportFormat("mine.tsv", write)
 
 
+def numbered_anew() -> ExportFormat:
+    """An exporter that counts the trials of a question instead of writing their numbers."""
+
+    def write(source: Any, path: Path, texts: bool, on_progress: Callable[[int], None]) -> None:
+        seen = Counter[tuple[str, str]]()
+        with path.open("w", newline="") as file:
+            table = csv.writer(file, delimiter="\t")
+            for number, one in enumerate(source.reader.trials(), 1):
+                category = "" if one.category is None else one.category
+                table.writerow([one.model, one.question, seen[one.model, one.question], category])
+                seen[one.model, one.question] += 1
+                on_progress(number)
+
+    return ExportFormat("mine.tsv", write)
+
+
+def without_the_lost() -> ExportFormat:
+    """An exporter that leaves out models that were set aside."""
+
+    def write(source: Any, path: Path, texts: bool, on_progress: Callable[[int], None]) -> None:
+        lost = {event.model for event in events_of_kind(source.reader.events(), ModelSetAside)}
+        tsv(lambda one, number: one.model not in lost).write(source, path, texts, on_progress)
+
+    return ExportFormat("mine.tsv", write)
+
+
 def test_an_exporter_without_a_bug_passes() -> None:
     check_exporter(tsv(), of_tsv)
 
@@ -300,6 +347,8 @@ def test_an_exporter_without_a_bug_passes() -> None:
         (tsv(lambda one, number: one.category is not None), "lacks 1 trials"),
         (tsv(lambda one, number: number > 1), "lacks 1 trials"),
         (tsv(ungraded="0"), "lacks 1 trials"),
+        (numbered_anew(), "of a run with gaps the file lacks"),
+        (without_the_lost(), "of a run with gaps the file lacks"),
         (tsv(swallows=OSError), "cannot be read to its end"),
         (tsv(beside=True), "beside its path"),
         (tsv(dated=True), "another file each time"),
@@ -432,6 +481,32 @@ def over_looks(bug: str = "") -> Any:
         return figure
 
     return scores_over_looks
+
+
+def the_first_ten(what: str) -> Any:
+    """A figure that cuts a list: a bar for each model, question or look."""
+
+    def trials_of_ten(view: RunView) -> Any:
+        assert view.results is not None
+        counts = {
+            "models": [row.trials for row in view.results.models],
+            "questions": [sum(row[at] for row in view.trials) for at in range(len(view.trials[0]))],
+            "looks": [sum(look.trials) for look in view.looks],
+        }[what]
+        figure, (axes,) = grid(1, 1)
+        axes.bar(range(len(counts[:10])), counts[:10])
+        axes.set_xlabel("number")
+        axes.set_ylabel("trials")
+        return figure
+
+    return trials_of_ten
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["models", "questions", "looks"])
+def test_a_figure_that_cuts_a_list_is_found(what: str) -> None:
+    with pytest.raises(AssertionError, match=f"leaves out the last of 13 {what}"):
+        check_figure(the_first_ten(what), "trials_of_ten")
 
 
 @pytest.mark.slow

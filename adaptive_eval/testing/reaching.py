@@ -1,0 +1,110 @@
+"""What an answer names is left alone: a grade needs no file, no host and no variable that a model has written down.
+
+Python tells of what is opened, listed, run or looked up (PEP 578); what names the file or the host of these answers is
+refused and found. Of variables, and of what is opened beyond Python, it tells nothing: there the same answer must be
+worth the same whether what it names is there or not.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from adaptive_eval.graders.types import Marks
+from adaptive_eval.testing.runs import fail_unless
+
+NAMED = "named-by-an-answer"
+THERE, MISSING = f"{NAMED}-xq", f"{NAMED}-xz"
+"""Of each only the first is there. Both read the same to whoever only reads them."""
+SECRET = "a secret of this machine, which no model has written"
+HOSTS = (
+    f"http://{NAMED}.invalid/answer",
+    f"\\boxed{{https://{NAMED}.invalid/}}",
+    f"![answer](http://{NAMED}.invalid/a)",
+)
+FILES = (
+    "{}",
+    "file://{}",
+    "@{}",
+    "Answer: {}",
+    "\\boxed{{{}}}",
+    "\\input{{{}}}",
+    "open({!r}).read()",
+    '{{"$ref": "{}"}}',
+    '<!DOCTYPE a [<!ENTITY b SYSTEM "file://{}">]><a>&b;</a>',
+)
+VARIABLES = ("{}", "${}", "${{{}}}", "%{}%", "{{{}}}", "%({})s", "Answer: ${}", "\\boxed{{${}}}", "os.environ[{!r}]")
+_READING = ("compile", "exec")
+"""What Python tells of where a text is parsed, as `ast.literal_eval` does; code that is run is found in another way."""
+
+_heard: list[str] | None = None
+"""What has been done with what an answer names; None where nobody asks."""
+
+
+def check_reach(grade: Callable[[str], Marks], right: str, name: str) -> None:
+    """Answers that name a file, a host or a variable, each of which would say what is right."""
+    with TemporaryDirectory() as folder:
+        there, missing = (str(Path(folder) / f"{one}.txt") for one in (THERE, MISSING))
+        Path(there).write_text(right, "utf-8", "surrogatepass")
+        for form in FILES:
+            _check_alike(grade, form.format(there), form.format(missing), "opens a file", name)
+    for text in HOSTS:
+        _graded(grade, text, name)
+    there, missing = (one.replace("-", "_").upper() for one in (THERE, MISSING))
+    for form in VARIABLES:
+        with _variable(there, right):
+            _check_alike(grade, form.format(there), form.format(missing), "reads a variable of the environment", name)
+        with _variable(there, SECRET):
+            leaks = SECRET in repr(_graded(grade, form.format(there), name))
+        fail_unless(not leaks, f"{name} gives away a variable of the environment for the answer {form.format(there)!r}")
+
+
+def _check_alike(grade: Callable[[str], Marks], there: str, missing: str, does: str, name: str) -> None:
+    found, other = (_graded(grade, text, name).signals.get("is_correct") for text in (there, missing))
+    fail_unless(found == other, f"{name} {does} that an answer names: {there!r:.80} is {found} only as it is there")
+
+
+def _graded(grade: Callable[[str], Marks], text: str, name: str) -> Marks:
+    with _refused() as heard:
+        try:
+            return grade(text)
+        finally:
+            fail_unless(not heard, f"{name} reaches for what an answer names ({' '.join(heard[:1])}): {text!r:.80}")
+
+
+@contextmanager
+def _refused() -> Iterator[list[str]]:
+    """Refuse everything that is done with what an answer names, and tell of it."""
+    global _heard
+    _listen()
+    _heard = []
+    try:
+        yield _heard
+    finally:
+        _heard = None
+
+
+@cache
+def _listen() -> None:
+    """Python takes no such hook away again."""
+    sys.addaudithook(_hear)
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if _heard is None or event in _READING:
+        return
+    if any(isinstance(one, str | bytes | os.PathLike | tuple | list) and NAMED in str(one) for one in arguments):
+        _heard.append(event)
+        raise PermissionError(f"{event} of what an answer names")
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    os.environ[name] = value.encode("utf-8", "replace").decode().replace("\0", "")
+    try:
+        yield
+    finally:
+        del os.environ[name]
