@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch.reserving import ReservedPorts
 from adaptive_eval.launch.types import FlagValue, LaunchConfig, Scalar, spelled_flag
 
 
@@ -91,9 +92,17 @@ TRIES = 1000
 
 
 def free_ports() -> Iterator[int]:
-    """Different ports that nothing listens on, at random, so that two runs choose different ones."""
-    yield from filter(is_free, random.sample(RANGE, TRIES))
-    raise LaunchFailed(f"no free port was found among {TRIES} between {RANGE[0]} and {RANGE[-1]}")
+    """Different ports that nothing listens on, at random; no other run of this user is given one until this is closed.
+
+    Many a server listens only when its model is loaded: two that are started at the same port meanwhile would both be
+    ready with the first of them, and it would answer for both.
+    """
+    reserved = ReservedPorts()
+    try:
+        yield from (port for port in random.sample(RANGE, TRIES) if is_free(port) and reserved.take(port))
+        raise LaunchFailed(f"no free port was found among {TRIES} between {RANGE[0]} and {RANGE[-1]}")
+    finally:
+        reserved.release()
 
 
 def is_free(port: int) -> bool:

@@ -5,23 +5,19 @@ first serves a model there, and keeps it until its last server there has ended: 
 comes in, for that would cost both runs a swap at every turn. A run that uses several takes them in the order of their
 names, and each only when it has those before it; so no two runs wait for each other.
 
-A place is a locked file in a folder that only its user can write. The keeper of a server holds the lock as well: where
-a run is killed, the place is free when its server has ended.
+A place is a locked file (`reserving`). The keeper of a server holds the lock as well: where a run is killed, the place
+is free when its server has ended.
 """
 
 import asyncio
-import os
-import socket
-import stat
-import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.files import FileLock, holder_of, is_locked
+from adaptive_eval.launch.reserving import reservation_file
 from adaptive_eval.launch.server import LaunchedServer, OnEvent
 from adaptive_eval.store import PlaceAwaited, ServerReleased
 
@@ -57,7 +53,7 @@ class ExclusivePlaces:
         self._locks.clear()
 
     async def _taken(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
-        path, told = _file(word), None
+        path, told = reservation_file(word), None
         while True:
             try:
                 return FileLock.take(path, run=self._run)
@@ -77,30 +73,8 @@ class ExclusivePlaces:
 
 def holder_of_place(word: str) -> str | None:
     """The run that has a place now; None where it is free. Raises `LaunchFailed`."""
-    path = _file(word)
+    path = reservation_file(word)
     return _named(path) if is_locked(path) else None
-
-
-def _file(word: str) -> Path:
-    """The file of a place; other machines that see the same folder have files of their own."""
-    digest = blake2b(f"{socket.gethostname()}\0{word}".encode(), digest_size=16).hexdigest()
-    return _folder() / f"{digest}.lock"
-
-
-def _folder() -> Path:
-    """A folder where nobody else can hold a place, or say who does; raises `LaunchFailed` where there is none."""
-    folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-    except OSError as error:
-        raise LaunchFailed(
-            f"cannot reserve a place in {folder}: {error.strerror}; set TMPDIR to a folder of yours"
-        ) from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        mend = "remove it, or set TMPDIR to a folder of yours"
-        raise LaunchFailed(f"cannot reserve a place: {folder} is no folder that only you can write; {mend}")
-    return folder
 
 
 def _named(path: Path) -> str:
