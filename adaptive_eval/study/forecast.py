@@ -163,6 +163,8 @@ def _scene(
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
             wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
             overlap=all(one.overlap for one in launches),
+            batched=[number for number, model in enumerate(models) if model.batch is not None],
+            stopped_for_batches=[group.models for group in prepared.config.serving_groups],
             verdicts=grade.times,
         ),
         seed=seed,

@@ -95,8 +95,17 @@ class ServiceCosts(NamedTuple):
     """What it takes to bring another one that sleeps at that place; None: it does not sleep."""
     overlap: bool = False
     """Places have memory for another model while the last answers of one come."""
+    batched: Sequence[int] = ()
+    """Models that batch services answer for."""
+    stopped_for_batches: Sequence[Sequence[int]] = ()
+    """The models of each place, or places, where the run starts servers, and stops them while it waits for a batch."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Of a judge or a verifier that is asked for them."""
+
+    @property
+    def start_seconds(self) -> float:
+        """What it takes to have a server again that was stopped, or put to sleep."""
+        return self.swap_seconds if self.wake_seconds is None else self.wake_seconds
 
     @property
     def asks_nothing_ahead(self) -> bool:

@@ -19,6 +19,7 @@ from adaptive_eval.core.types import Cost, PairVerdict, Verdict
 from adaptive_eval.study.ahead_in_time import asks_ahead
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
+from adaptive_eval.study.let_go import held_seconds
 from adaptive_eval.study.scenario import AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.slots import DecidedRun, TimeTaken, times_taken
@@ -53,7 +54,7 @@ class Simulated(NamedTuple):
     """The least cap on trials, and on nothing else, with which this run would have been the same."""
     comparisons: tuple[EndedComparison, ...]
     held: tuple[float, ...] = ()
-    """Seconds until the last answer of each model; nothing where it was not timed."""
+    """Seconds for which the servers of each model are held; nothing where it was not timed."""
     in_vain: int = 0
     """How many of the trials were asked ahead in idle slots, and wanted by no round."""
 
@@ -101,13 +102,12 @@ def simulate_run(
         counts=controller.arrived,
         compared=() if look is None else look.comparisons,
         unhindered=controller.unhindered,
-        took=None if timeline is None else _took(timeline),
+        took=None if timeline is None else _took(timeline, served),
     )
 
 
-def _took(timeline: Timeline) -> TimeTaken:
-    held = tuple(float(one.end.max(initial=0.0)) for one in timeline.served)
-    return TimeTaken(timeline.seconds, held, timeline.unwanted)
+def _took(timeline: Timeline, served: ServiceCosts) -> TimeTaken:
+    return TimeTaken(timeline.seconds, held_seconds(timeline, served), timeline.unwanted)
 
 
 class StackedJob(NamedTuple):
@@ -122,10 +122,11 @@ class StackedJob(NamedTuple):
 
 def can_be_stacked(plan: Plan, served: ServiceCosts, *, timed: bool = True) -> bool:
     """Whether runs of the plan can be simulated side by side (`core.stack`): of what is asked ahead none depends on
-    decisions, but what is asked ahead, on what takes how long."""
+    decisions, but what is asked ahead, on what takes how long; nor is it seen there when servers are idle."""
     return (
         can_stand_side_by_side(plan)
         and not served.in_turn
+        and not (timed and served.batched and served.stopped_for_batches)
         and not (timed and asks_ahead(plan, never=served.asks_nothing_ahead))
     )
 
