@@ -98,13 +98,6 @@ def slow_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
-def unhurried_url() -> Iterator[str]:
-    """A server of the same answers, for runs that must not be over before a test has done something to them."""
-    with serving(SimulatedServer(replace(small_world(), latency=Latency(median=0.03)))) as url:
-        yield url
-
-
 @pytest.fixture
 def unused_tcp_port() -> Iterator[int]:
     """In place of that of pytest-asyncio, which another test may have got before it is used."""

@@ -2,11 +2,13 @@
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gated import GatedServer
 from inspect_ai.log import read_eval_log
-from live_runs import Site, wait_for_trials
+from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 from small_run import make_run, make_trial, ragged
 from typer.testing import CliRunner
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
+from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import RunReader, TrialRecord
 
 
@@ -109,17 +112,19 @@ def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
     undecided = {"trials": {"min": 4, "max": 4000}, "stopping": {"confidence": 0.9999999, "futility": False}}
-    config = site.write(concurrency=2, **undecided)  # it goes on until it is stopped
-    process = site.start(config)
-    assert wait_for_trials(site.directory(), 150, process)
-    for form in EXPORTS:
-        exported = export(ExportRequest(site.directory(), form, output=site.folder / form))
-        assert exported.trials >= 150
-    assert process.poll() is None
-    live = read_eval_log(str(site.folder / "inspect" / "ada.eval"))
-    assert live.status == "cancelled" and live.samples
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=HANGS)
+    gated = GatedServer(small_world(), 300)
+    with serving(gated) as url:
+        process = site.start(replace(site, base_url=url).write(concurrency=2, **undecided))
+        assert wait_for_trials(site.directory(), 150, process)
+        for form in EXPORTS:
+            exported = export(ExportRequest(site.directory(), form, output=site.folder / form))
+            assert exported.trials >= 150
+        assert process.poll() is None
+        live = read_eval_log(str(site.folder / "inspect" / "ada.eval"))
+        assert live.status == "cancelled" and live.samples
+        process.send_signal(signal.SIGINT)
+        gated.open()
+        process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED
     with_all = export(ExportRequest(site.directory(), "jsonl"))
     assert len(with_all.path.read_text().splitlines()) == with_all.trials > 150

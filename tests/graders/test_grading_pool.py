@@ -188,7 +188,8 @@ async def test_catastrophic_patterns_are_stopped() -> None:
             if text == "ab":
                 assert (await grade(text)).category == 1
             else:
-                assert "took longer than 0.2 s" in await refusal(grade, text)
+                told = await refusal(grade, text)  # by the worker, or for it where it got no processor to say so
+                assert "took longer than 0.2 s" in told or "was silent for 1.2 s and was killed" in told
 
 
 @pytest.mark.slow

@@ -1,14 +1,17 @@
 """Runs whose ledger is in a database find what any run finds, whatever happens to them and to the database."""
 
+import math
 import random
 import shutil
 import signal
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, EndedRuns, Found, Site, kill, trials_in
+from gated import GatedServer
+from live_runs import ENDED, EndedRuns, Found, Site, kill, small_world, trials_in
 from patient_time import HANGS
 from postgres_server import PostgresServer
 from typer.testing import CliRunner, Result
@@ -16,6 +19,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress
 from adaptive_eval.store.postgres.reading import list_runs
@@ -40,6 +44,11 @@ def reached(directory: Path, trials: int, process: WarmProcess) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def gated(site: Site, url: str) -> Site:
+    """The same with a server that stands still: its run is not over before a test has done something to it."""
+    return replace(site, base_url=url)
 
 
 def kill_under(database: PostgresServer, process: WarmProcess) -> None:
@@ -153,24 +162,23 @@ def test_killed_at_any_moment_it_goes_on_and_finds_the_same(
 
 
 def test_a_second_writer_anywhere_is_refused(
-    site: Site, database: LedgerAddress, unhurried_url: str, monkeypatch: pytest.MonkeyPatch
+    site: Site, database: LedgerAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(database))
-    slow = Site(site.folder, unhurried_url, site.processes)
-    config, kept = slow.write("kept", concurrency=2, **kept_in(database)), site.directory("kept")
-    process = slow.start(config, "--run-dir", str(kept))
-    assert reached(kept, 1, process)
-    process.send_signal(signal.SIGSTOP)  # however long it takes to look at it, it is not over by then
-    status = called("monitor", str(database)).output.splitlines()[1].split()
-    assert status[:2] == ["kept", "running"]
-    glance = called("monitor", str(database.run_at("kept")), "--once")
-    assert glance.exit_code == ExitCode.RUNNING and "kept" in glance.output
-    other = site.folder / "elsewhere" / "kept"
-    refused = slow.run(config, "--run-dir", str(other))
-    assert refused.exit_code == ExitCode.FAILED and f"is held by process {process.pid} on" in refused.output
-    kill(process)
-    quick = slow.write("kept", concurrency=64, **kept_in(database))
-    done = slow.run(quick, "--run-dir", str(other))  # the lock is gone with its process
+    with serving(GatedServer(small_world(), 20)) as url:
+        config, kept = gated(site, url).write("kept", **kept_in(database)), site.directory("kept")
+        process = site.start(config, "--run-dir", str(kept))
+        assert reached(kept, 1, process)
+        status = called("monitor", str(database)).output.splitlines()[1].split()
+        assert status[:2] == ["kept", "running"]
+        glance = called("monitor", str(database.run_at("kept")), "--once")
+        assert glance.exit_code == ExitCode.RUNNING and "kept" in glance.output
+        other = site.folder / "elsewhere" / "kept"
+        refused = site.run(config, "--run-dir", str(other))
+        assert refused.exit_code == ExitCode.FAILED and f"is held by process {process.pid} on" in refused.output
+        kill(process)
+    quick = site.write("kept", concurrency=64, **kept_in(database))
+    done = site.run(quick, "--run-dir", str(other))  # the lock is gone with its process
     assert done.exit_code in ENDED, done.output
 
 
@@ -179,20 +187,21 @@ def test_the_database_is_killed_in_the_midst_and_nothing_is_lost_or_counted_twic
     ended_runs: EndedRuns,
     mortal: PostgresServer,
     mortal_database: LedgerAddress,
-    unhurried_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(mortal_database))
     plain, kept = ended_runs.copy(site, site.directory("plain")), site.directory("kept")
-    slow = Site(site.folder, unhurried_url, site.processes)  # it is not over before the database is killed
-    config = slow.write("kept", concurrency=2, **kept_in(mortal_database, patience="10m"))
-    process = slow.start(config, "--run-dir", str(kept))
-    for trials in (20, 120):
-        assert reached(kept, trials, process)
-        kill_under(mortal, process)
-        time.sleep(0.3)
-        mortal.start()
-    out, err = process.communicate(timeout=HANGS)
+    server = GatedServer(small_world(), 20)
+    with serving(server) as url:
+        config = gated(site, url).write("kept", **kept_in(mortal_database, patience="10m"))
+        process = site.start(config, "--run-dir", str(kept))
+        for trials, more in ((20, 100), (120, math.inf)):
+            assert reached(kept, trials, process)
+            kill_under(mortal, process)
+            server.open(more)
+            time.sleep(0.3)
+            mortal.start()
+        out, err = process.communicate(timeout=HANGS)
     assert process.returncode in ENDED, (out, err)
     assert Found.of(kept) == Found.of(plain)
 
@@ -202,24 +211,25 @@ def test_where_the_database_stays_away_the_run_ends_and_can_be_gone_on_with(
     ended_runs: EndedRuns,
     mortal: PostgresServer,
     mortal_database: LedgerAddress,
-    unhurried_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(mortal_database))
     monkeypatch.setenv("PGPASSWORD", SECRET)
     plain, kept = ended_runs.copy(site, site.directory("plain")), site.directory("kept")
-    slow = Site(site.folder, unhurried_url, site.processes)
-    config = slow.write("kept", concurrency=2, **kept_in(mortal_database, patience="1s"))
-    process = site.start(config, "--run-dir", str(kept))
-    assert reached(kept, 20, process)
-    kill_under(mortal, process)
-    out, err = process.communicate(timeout=HANGS)
+    server = GatedServer(small_world(), 20)
+    with serving(server) as url:
+        config = gated(site, url).write("kept", **kept_in(mortal_database, patience="1s"))
+        process = site.start(config, "--run-dir", str(kept))
+        assert reached(kept, 20, process)
+        kill_under(mortal, process)
+        server.open()
+        out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.FAILED
     assert "does not answer" in err and "when it is back, run the same command" in err, err
     away = called("monitor", str(mortal_database))
     assert away.exit_code == ExitCode.FAILED and "does not answer" in away.output
     mortal.start()
-    quick = slow.write("kept", concurrency=64, **kept_in(mortal_database, patience="1s"))
+    quick = site.write("kept", concurrency=64, **kept_in(mortal_database, patience="10m"))
     done = site.run(quick, "--run-dir", str(kept))
     assert done.exit_code in ENDED, done.output
     assert Found.of(kept) == Found.of(plain)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from live_runs import MODELS, Found, Site, kill, wait_for_trials
+from live_runs import MODELS, Found, Site, kill, wait_for_trials, wait_until
 from patient_time import HANGS
 from raylets import Raylets, stop
 from warm_start import WarmProcess
@@ -83,13 +83,15 @@ def test_it_finds_the_same_at_several_sites(
     site: Site, at_home: Found, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITE_KEY", SECRET)
-    settings = models(site, sites=2)
+    settings = models(site, "held", sites=2)
     settings[0]["api_key_env"] = "SITE_KEY"
-    ended = site.run(written(site, models=settings, concurrency=2), "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    process = begun(site, written(site, models=settings, concurrency=2), raylets)
+    wait_until(lambda: len({(one.model, one.on) for one in events(site, SitePlaced)}) > len(MODELS), process)
+    go_on(site)
+    told = process.communicate()
+    assert process.returncode == ExitCode.SPENT, told
     assert Found.of(site.directory()) == at_home
-    placed = events(site, SitePlaced)
-    assert {one.model for one in placed} == set(MODELS) and len({(one.model, one.on) for one in placed}) > len(MODELS)
+    assert {one.model for one in events(site, SitePlaced)} == set(MODELS)
     assert not events(site, SiteLost)
     require_nothing_left(raylets)
 
@@ -237,7 +239,11 @@ def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> Non
 def test_a_rehearsal_tells_the_places_and_takes_none(site: Site, raylets: Raylets) -> None:
     fits, large, many = models(site)
     large["launch"] = {**fits["launch"], "resources": {"GPU": 8}}  # type: ignore[dict-item]
-    many["launch"] = {**fits["launch"], "sites": 3, "resources": {"CPU": 6, "lasting": 1}}  # type: ignore[dict-item]
+    most = {"CPU": 6.0, "lasting": 1.0}
+    many["launch"] = {**fits["launch"], "sites": 3, "resources": most}  # type: ignore[dict-item]
+    with joined(raylets) as nodes:
+        while nodes.room(most).now < 2:  # until the cluster has heard that nothing of other tests is left
+            time.sleep(0.1)
     ended = site.run(written(site, models=[fits, large, many]), "--dry-run", "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     lines = {name: line for line in ended.output.splitlines() for name in MODELS if line[4:].split()[:1] == [name]}

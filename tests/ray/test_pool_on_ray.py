@@ -82,8 +82,10 @@ def until(met: Callable[[], bool]) -> None:
 
 def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets: Raylets, slots: Slots) -> None:
     slots.add(2)
-    ended = site.run(written(site), "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    process = begun(site, written(site, "held"), raylets, 10)
+    until(lambda: len(events(site, SitePlaced)) == 2)
+    go_on(site)
+    ended_well(process)
     assert Found.of(site.directory()) == at_home
     assert len(events(site, SitePlaced)) == 2, "so many there are"
     launched = events(site, ServerLaunched)

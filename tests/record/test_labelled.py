@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from gated import GatedServer
 from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
@@ -133,25 +134,29 @@ def test_without_a_terminal_it_says_how_else_to_label(
 
 
 @pytest.mark.slow
-def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site, unhurried_url: str) -> None:
-    models = [{"name": name, "base_url": unhurried_url} for name in MODELS]
-    config = site.write(models=models, trials={"min": 1, "max": 8}, concurrency=2)
-    process = site.start(config)
-    assert wait_for_trials(site.directory(), 40, process)  # a look has been taken
-    given = CliRunner().invoke(app, ["label", str(site.directory()), "-n", "4"], input="1212")
-    assert given.exit_code == ExitCode.REACHED, given.output
-    kill(process)
-    known = dict(read_labels(site.directory()))
-    assert len(known) == 4
-    process = site.start(config)
-    assert wait_for_trials(site.directory(), 60, process)
-    assert CliRunner().invoke(app, ["label", str(site.directory()), "-n", "2"], input="11").exit_code == 0
-    process.communicate()
+def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site) -> None:
+    gated = GatedServer(small_world(), 50)
+    with serving(gated) as url:
+        models = [{"name": name, "base_url": url} for name in MODELS]
+        config = site.write(models=models, trials={"min": 1, "max": 8}, concurrency=2)
+        process = site.start(config)
+        assert wait_for_trials(site.directory(), 40, process)  # a look has been taken
+        given = CliRunner().invoke(app, ["label", str(site.directory()), "-n", "4"], input="1212")
+        assert given.exit_code == ExitCode.REACHED, given.output
+        kill(process)
+        known = dict(read_labels(site.directory()))
+        assert len(known) == 4
+        gated.open(20)
+        process = site.start(config)
+        assert wait_for_trials(site.directory(), 60, process)
+        assert CliRunner().invoke(app, ["label", str(site.directory()), "-n", "2"], input="11").exit_code == 0
+        gated.open()
+        process.communicate()
     after = read_labels(site.directory())
     assert len(after) == 6 and known.items() <= after.items() and verify_run(site.directory()).damages == ()
-    plain = site.directory("plain")
-    assert site.run(config, "--run-dir", str(plain)).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(plain)
+    plain = site.write("plain", trials={"min": 1, "max": 8}, concurrency=2)
+    assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
 
 
 def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site: Site, erring_url: str) -> None:

@@ -1,19 +1,19 @@
 """A stored run as one value: what is worked out anew from the trials is what the run itself has published."""
 
 import json
-import signal
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
-from live_runs import MODELS, EndedRuns, Site, kill, wait_for_trials
+from gated import GatedServer
+from live_runs import MODELS, EndedRuns, Site, kill, small_world, wait_until
 from played import Played, prepared
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.question_rows import as_json
-from adaptive_eval.record.results_file import RESULTS_FILE
+from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.view import RunView, read_view
+from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import Store, TrialsRegraded, is_held
 
 TIMES = {"updated", "active_seconds"}
@@ -77,16 +77,17 @@ def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site, ended_r
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site, unhurried_url: str) -> None:
-    site = replace(site, base_url=unhurried_url)
+def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None:
+    """One model has some answers more than the first look takes, and the run waits for the others."""
     undecided = {"stopping": {"confidence": 0.9999999, "futility": False}}  # it goes on for long
-    process = site.start(site.write(concurrency=4, **undecided))
-    assert wait_for_trials(site.directory(), 150, process)
-    process.send_signal(signal.SIGSTOP)  # it is at work all the same, and not over while it is read
-    assert is_held(site.directory())
-    live = read_view(site.directory())
-    assert live.results is not None and live.results.run.status == "running"
-    kill(process)
+    with serving(GatedServer(small_world(), 60)) as url:
+        models = [{"name": name, "base_url": url if name == MODELS[0] else site.base_url} for name in MODELS]
+        process = site.start(site.write(concurrency=4, models=models, **undecided))
+        wait_until(lambda: read_results(site.directory()), process)
+        assert is_held(site.directory())
+        live = read_view(site.directory())
+        assert live.results is not None and live.results.run.status == "running"
+        kill(process)
     assert not is_held(site.directory())
     view = read_view(site.directory())
     assert view.results is not None and view.results.run.status == "stopped"

@@ -77,7 +77,7 @@ def test_its_life_is_that_of_any_run(site: Site, ended_runs: EndedRuns) -> None:
 
 
 @pytest.mark.slow
-def test_kills_lose_nothing_and_change_nothing(site: Site, ended_runs: EndedRuns, unhurried_url: str) -> None:
+def test_kills_lose_nothing_and_change_nothing(site: Site, ended_runs: EndedRuns) -> None:
     plain, config = ended_runs.copy(site, site.directory("plain")), site.write("kept", store=SEGMENTS)
     script = site.folder / "small_segments.py"
     script.write_text(

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Site, kill, wait_for_trials
+from live_runs import MODELS, Site, kill, trials_in, wait_until
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -23,22 +23,28 @@ from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 PROMPT, COMPLETION = 40, 90
 CAP = 60_000
 RESETS = 0.15
+HELD_AFTER = 150
 RESET_AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Meter(ThreadingHTTPServer):
-    """Generates every answer in full, counts it, and resets some of the connections before the answer is out."""
+    """Generates every answer in full, counts it, and resets some of the connections before the answer is out; after
+    so many it waits until it is let go on."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.generated = 0
+        self.holds, self.go_on = threading.Event(), threading.Event()
         self.attempts: Counter[str] = Counter()
         self.lock = threading.Lock()
 
     def charge(self, asked: bytes) -> bool:
         """Count one more generation; whether the answer is to come through."""
+        if self.attempts.total() >= HELD_AFTER:
+            self.holds.set()
+            self.go_on.wait()
         with self.lock:
             self.generated += PROMPT + COMPLETION
             self.attempts[key := blake2b(asked).hexdigest()] += 1
@@ -86,6 +92,7 @@ def meter() -> Iterator[Meter]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
+        server.go_on.set()
         server.shutdown()
         thread.join()
 
@@ -116,13 +123,14 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
         stop_on_alarm="never",
     )
     process = site.start(config, "--run-dir", str(site.directory()))
-    assert wait_for_trials(site.directory(), 90, process)
+    wait_until(lambda: meter.holds.is_set() and trials_in(site.directory()) >= 90, process)
     kill(process)
     tokens, lost, in_flight = stored(site.directory())
     assert lost and not any(one.killed for one in lost), "resets are written down as they happen"
     worst = lost[0].tokens // lost[0].answers
     assert tokens + sum(one.tokens for one in lost) + in_flight * worst >= meter.generated
     assert told(site.directory()).keys() == {one.model for one in lost}
+    meter.go_on.set()
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     tokens, lost, in_flight = stored(site.directory())

@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import Site, wait_for_trials
+from gated import GatedServer
+from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 from played import Played
 from rich.console import Console
@@ -30,6 +32,7 @@ from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, open_feed
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import ended_of_feed, stored_status
+from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped, StoredLook
 from adaptive_eval.store.looks import plain_look, read_look
 
@@ -222,18 +225,18 @@ def test_a_gate_counts_here_too(play: Play) -> None:
 
 
 def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = site.start(site.write())
-    assert wait_for_trials(site.directory(), 1, process)
-    process.send_signal(signal.SIGSTOP)  # however long the monitor takes to begin, the run is not over by then
-    begun = attaching._Shown.catch_up
+    gated, begun = GatedServer(small_world(), 20), attaching._Shown.catch_up
 
     def catch_up(shown: attaching._Shown) -> None:
         begun(shown)
-        process.send_signal(signal.SIGCONT)
+        gated.open()  # however long the monitor takes to begin, the run is not over by then
 
     monkeypatch.setattr(attaching._Shown, "catch_up", catch_up)
-    shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--wait", "--display", "plain"])
-    assert process.wait(HANGS) == shown.exit_code, shown.output
+    with serving(gated) as url:
+        process = site.start(replace(site, base_url=url).write())
+        assert wait_for_trials(site.directory(), 1, process)
+        shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--wait", "--display", "plain"])
+        assert process.wait(HANGS) == shown.exit_code, shown.output
     assert "run: running" in shown.stdout and "tier  alike  model" in shown.stdout
     again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
     assert "tier  alike  model" in again.stdout and "running" not in again.stdout, "a run that is over"

@@ -5,12 +5,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from live_runs import Site, kill, wait_for_trials
+from patient_time import HANGS
 
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.track.points import flat, points, ranking, series_names, settings, without_password
@@ -69,12 +71,28 @@ def config(site: Site) -> Path:
     return site.write(models=models, seed=2, trials={"min": 2, "max": 12}, tracking={"wandb": {}, "mlflow": {}})
 
 
+PATIENT = f"""
+from adaptive_eval.__main__ import main
+from adaptive_eval.running import tracking
+tracking.AT_THE_END = {HANGS}
+main()
+"""
+
+
 def started(site: Site, path: Path, environment: dict[str, str]) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "adaptive_eval", "run", str(path), "--display", "plain"]
+    """A run that waits long for its trackers: their packages take their time to load."""
+    command = [sys.executable, "-c", PATIENT, "run", str(path), "--display", "plain"]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=site.folder, env=environment, stdout=pipe, stderr=pipe, text=True)
     site.processes.append(process)
     return process
+
+
+def followers(site: Site) -> list[str]:
+    """The processes that tell a tracker of the run."""
+    told = subprocess.run(["ps", "-eww", "-o", "stat=,args="], capture_output=True, text=True, check=True).stdout
+    words = f" track {site.directory()} "
+    return [line for line in told.splitlines() if words in line and not line.startswith("Z")]
 
 
 @pytest.mark.tracking
@@ -86,6 +104,8 @@ def test_a_killed_run_goes_on_in_the_same_tracked_run(site: Site) -> None:
     first = started(site, path, environment)
     assert wait_for_trials(site.directory(), 80, first)
     kill(first)
+    while followers(site):  # each ends with the run that it follows
+        time.sleep(0.1)
     second = started(site, path, environment)
     _, told = second.communicate(timeout=600)
     assert "warning: tracking" not in told, told

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from patient_time import HANGS
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.run import ServingGroup
@@ -183,7 +184,7 @@ def test_a_copy_is_there_at_once_and_ends_with_a_parent_that_is_killed() -> None
         copy = int(parent.stdout.readline())
         ended = os.pidfd_open(copy)
         parent.kill()
-        assert select.select([ended], [], [], 60.0)[0], "it would wait for jobs for ever"
+        assert select.select([ended], [], [], HANGS)[0], "it would wait for jobs for ever"
         os.close(ended)
 
 
