@@ -290,7 +290,8 @@ class BudgetConfig(Section):
     usd: float | None = Field(None, gt=0)
     """US dollars, by the models' `price`."""
     gpu_hours: float | None = Field(None, gt=0)
-    """GPU hours, by the models' `gpus` and the time their requests take."""
+    """GPU hours, by the models' `gpus` and the time for which the run holds its servers, or that requests to others
+    take."""
     wall_time: Seconds | None = Field(None, gt=0)
     """Time from the start, over all resumes: "2h30m", or seconds."""
 

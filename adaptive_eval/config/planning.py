@@ -319,7 +319,9 @@ def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     usd = _usd(model, prompt_tokens, completion)
     if model.batch is not None and model.batch.patience is None:  # else it may be asked directly in the end
         usd *= model.batch.price_factor
-    return Cost(prompt_tokens + completion, usd, _most_gpu_seconds(model))
+    # what a server of the run's own has used is measured while it is held: a cap ends the run in time
+    gpu_seconds = 0.0 if model.launch is not None else _most_gpu_seconds(model)
+    return Cost(prompt_tokens + completion, usd, gpu_seconds)
 
 
 def lost_cost(model: ModelConfig, worst: Cost) -> Cost:

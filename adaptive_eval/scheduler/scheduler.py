@@ -96,7 +96,9 @@ class Scheduler:
         self._started: float | None = None
         self._out_of_time = False
         self._launched = frozenset(model for host in hosts for model in host.models)
-        self._times = ServerTimes(lanes, self._launched, store.reader.held())
+        self._batches = BatchedLanes(lanes, self)
+        self._times = ServerTimes(lanes, self._launched, store.reader.held(), self._batches.models)
+        self._batch_waits = BatchWaits(self._names, controller, self._batches)
         self._troubles = [Troubles(name) for name in self._names]
         self._stuck: set[int] = set()
         """Models of which nothing came when their troubles were told last."""
@@ -109,8 +111,6 @@ class Scheduler:
         self._intake = Intake(self._roster, alarms)
         self._departures = self._make_departures()
         self._committer = self._make_committer()
-        self._batches = BatchedLanes(lanes, self)
-        self._batch_waits = BatchWaits(self._names, controller, self._batches)
         self._ahead = self._make_ahead(hosts, ask=ledger is None and not grading.lasting and opening_fit is None)
         self._keeper = AnswerKeeper(
             lanes,

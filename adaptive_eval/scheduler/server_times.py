@@ -3,7 +3,7 @@
 A server that the run starts is held from when it is ready until it is stopped; the last of its seconds are those of the
 run; where a model is served at several places at the same time, each of its servers counts. Servers of others are held,
 in each start of the run, from the first to the last request that was wanted of them: before and after that somebody
-else could have had them.
+else could have had them. For a model that is asked through a batch service nothing is held.
 """
 
 import time
@@ -23,10 +23,15 @@ class ServerTimes:
         lanes: Sequence[Lane],
         launched: Collection[int],
         before: Mapping[str, HeldTime] | None,
+        served_by_nobody: Collection[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`before` is what earlier starts held; None where that is unknown, and then nothing is measured."""
+        """`before` is what earlier starts held; None where that is unknown, and then nothing is measured.
+
+        Nothing is held for models that are `served_by_nobody`: a batch service answers when it has time.
+        """
         self._lanes, self._launched, self._before, self._clock = lanes, launched, before, clock
+        self._not_held = served_by_nobody
         self._numbers = {lane.name: number for number, lane in enumerate(lanes)}
         self._done = [0.0] * len(lanes)
         """Seconds of this start that are over."""
@@ -45,7 +50,7 @@ class ServerTimes:
 
     def sent(self, model: int) -> None:
         """A request is wanted of a model."""
-        if model not in self._launched:
+        if model not in self._launched and model not in self._not_held:
             if not self._since.get(model):
                 self._begin(model, None)
             self._until.pop(model, None)

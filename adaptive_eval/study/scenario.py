@@ -74,7 +74,9 @@ def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
     worst = (1.0 * bench.models, *map(sum, zip(*bench.worst_cost, strict=True)))
     caps = (budget.trials, budget.tokens, budget.usd, budget.gpu_seconds)
     enough = all(cap is None or cap >= each * cost for cap, cost in zip(caps, worst, strict=True))
-    return enough and budget.wall_seconds is None
+    # of a server that the run starts no GPU time is reserved: nobody knows beforehand for how long it is held
+    measured = budget.gpu_seconds is not None and any(cost.gpu_seconds == 0.0 for cost in bench.worst_cost)
+    return enough and budget.wall_seconds is None and not measured
 
 
 class ServiceCosts(NamedTuple):

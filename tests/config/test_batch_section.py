@@ -90,6 +90,15 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
     assert plan.opening.tolist() == [[size] * 10] * 2 and plan.rule.start == size / 40
 
 
+def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
+    rows = "  - {name: a, launch: {}, gpus: 2}\n  - {name: b, base_url: http://b/v1, gpus: 2}\n"
+    config = check_text(HEAD + rows, Path("b.yaml"), (), {}).config
+    assert config is not None
+    one = config.models[1]
+    most = one.sampling.timeout * one.concurrency.attempts * 2 / one.concurrency.concurrency
+    assert [cost.gpu_seconds for cost in worst_costs(config.models, [100, 100])] == [0.0, most]
+
+
 def test_auto_takes_few_large_rounds() -> None:
     chosen = choose_favour([model("batch: openai"), model("api_key_env: K")], TrialsConfig(), 30)
     assert chosen == ("batches", "each look waits for batches, which may take hours")

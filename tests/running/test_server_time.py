@@ -94,11 +94,12 @@ def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
 
 
 def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site: Site) -> None:
-    """Idle or not, over all starts, and with the seconds that they may take to end."""
+    """Idle or not, over all starts, and with the seconds that they may take to end. For requests nothing is reserved,
+    each of which may take half an hour."""
     gpus, seconds = 100.0, 2.0
     cap = gpus * 3 * (seconds + ENDING_SECONDS) / 3600.0
     models = [{**one, "gpus": gpus} for one in launched(site, "slow", exclusive=None)]
-    config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200, sampling={"timeout": 5})
+    config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200)
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     (finished,) = events(site.directory(), RunFinished)

@@ -36,7 +36,7 @@ def bed(tmp_path: Path) -> Bed:
 
 def test_a_server_of_the_run_is_held_from_ready_to_stopped(bed: Bed) -> None:
     clock = Clock()
-    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock)
+    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
     assert times.held() == {}
     times.hear(ServerLaunched("ada"))
     clock.now += 10.0
@@ -56,9 +56,20 @@ def test_a_server_of_the_run_is_held_from_ready_to_stopped(bed: Bed) -> None:
     assert times.held() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0)}
 
 
+def test_nothing_is_held_for_who_is_asked_through_a_batch_service(bed: Bed) -> None:
+    clock = Clock()
+    times = ServerTimes(lanes(bed), {0}, {}, {1}, clock)
+    for model in (1, 2):
+        times.sent(model)
+    clock.now += 3600.0
+    for model in (1, 2):
+        times.quiet(model)
+    assert times.held() == {"cyd": HeldTime(3600.0, 7200.0)}
+
+
 def test_servers_of_others_are_held_from_the_first_to_the_last_request(bed: Bed) -> None:
     clock = Clock()
-    times = ServerTimes(lanes(bed), (), {}, clock)
+    times = ServerTimes(lanes(bed), (), {}, clock=clock)
     clock.now += 7.0
     times.sent(1)
     clock.now += 3.0
@@ -76,7 +87,7 @@ def test_servers_of_others_are_held_from_the_first_to_the_last_request(bed: Bed)
 def test_starts_add_up_and_a_kill_costs_what_it_may_have_left_unsaid(bed: Bed) -> None:
     clock = Clock()
     before = {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 6.0, up=True), "gone": HeldTime(1.0, 1.0)}
-    times = ServerTimes(lanes(bed), {0, 1, 2}, before, clock)
+    times = ServerTimes(lanes(bed), {0, 1, 2}, before, clock=clock)
     times.hear(ServerLaunched("ada"))
     clock.now += 1.0
     assert times.held() == {
@@ -105,7 +116,7 @@ async def test_a_run_stores_it_and_one_of_before_stays_without(bed: Bed) -> None
 
 def test_every_server_of_a_model_counts_that_is_up_at_the_same_time(bed: Bed) -> None:
     clock = Clock()
-    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock)
+    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
     times.hear(ServerLaunched("ada", on="0"))
     clock.now += 10.0
     times.hear(ServerLaunched("ada", on="1"))

@@ -236,6 +236,10 @@ def test_budgets_are_scaled_and_known_to_be_enough() -> None:
     assert covers_everything(Budget(trials=160, tokens=640, usd=240.0), bench, 8)
     for short in (Budget(trials=159), Budget(tokens=639), Budget(usd=239.9), Budget(wall_seconds=1e9)):
         assert not covers_everything(short, bench, 8)
+    reserved = replace(bench, worst_cost=(Cost(3, 1.0, 2.0), Cost(5, 2.0, 2.0)))
+    assert covers_everything(Budget(gpu_seconds=320.0), reserved, 8)
+    measured = replace(bench, worst_cost=(Cost(3, 1.0, 2.0), Cost(5, 2.0, 0.0)))
+    assert not covers_everything(Budget(gpu_seconds=1e9), measured, 8), "one is held for as long as it takes"
 
 
 @pytest.mark.parametrize(
