@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from adaptive_eval.exchange.export import ExportFormat
 from adaptive_eval.exchange.source import ExportSource, opened_source
+from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.runs import fail_unless
 from adaptive_eval.testing.stored import made_up_rows, run_with_gaps, stored_run
 
@@ -59,6 +60,15 @@ def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], 
         _check_failure(form, source, folder / f"cut-{form.place}")
     with run_with_gaps() as directory, opened_source(directory) as source:
         _check_trials(form, read, source, directory.parent / form.place, ungraded, "of a run with gaps the file")
+    check_elsewhere(_in_file, (form, read), form.place)
+
+
+def _in_file(form: ExportFormat, read: Callable[[Path], Iterable[Trial]]) -> str:
+    """The trials in the order in which the file has them."""
+    with stored_run() as directory, opened_source(directory) as source:
+        path = directory.parent / form.place
+        _written(form, source, path)
+        return repr(_read_back(form, read, path))
 
 
 def _check_trials(

@@ -15,6 +15,7 @@ from typing import Any
 from adaptive_eval.graders.function import marks_of
 from adaptive_eval.graders.types import Grader, Marks
 from adaptive_eval.questions.types import Question
+from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.reaching import check_reach
 from adaptive_eval.testing.runs import fail_unless
 
@@ -29,6 +30,8 @@ EMPTY = ("", " \n\t ")
 NO_KEYS = ("?", "no key", "")
 """What few graders can read as a key."""
 REPEATED = 2_000
+WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau 7 8 9"
+"""Many different words: whoever makes a set of them has another order in each process."""
 NO_NUMBER = ("nan", "-NaN")
 """What Python reads as a number, and every comparison with it is false: `not abs(said - key) > slack` is true."""
 HOSTILE = (
@@ -119,6 +122,12 @@ def check_grader(
         fail_unless(again == marks, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
     if not callable(grader):
         _check_section(grader, question, texts, found, name)
+    check_elsewhere(_marks_of_all, (grader, question, (*right, *wrong, f"{WORDS} {' '.join((*right, *wrong))}")), name)
+
+
+def _marks_of_all(grader: Grader | Callable[..., object], question: Question, texts: Sequence[str]) -> str:
+    found = [_graded(grader, text, question, "it") for text in texts]
+    return repr([(sorted(marks.signals.items()), marks.extracted) for marks in found])
 
 
 def _by_other_keys(

@@ -14,6 +14,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.detect import TABLES, TableFormat
 from adaptive_eval.exchange.samples import LARGEST, LogError, LogFile, Record
 from adaptive_eval.exchange.tables.reader import json_rows
+from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.runs import fail_unless
 
 AMISS: tuple[Any, ...] = (
@@ -96,6 +97,12 @@ def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, 
             for path, values in groupby(_amiss(row), key=itemgetter(0)):
                 found = [(value, _check_amiss(reading, row, path, value, changed)) for _, value, changed in values]
                 _check_place(table.name, ".".join(map(str, path)), _facts(record), found)
+    check_elsewhere(_facts_of_all, (table, [row for row, _ in logged]), table.name)
+
+
+def _facts_of_all(table: TableFormat, rows: Sequence[Row]) -> str:
+    with TemporaryDirectory() as folder:
+        return repr([_facts(record) for record in _Reading(table, Path(folder) / "log.jsonl").all(rows)])
 
 
 class _Reading:

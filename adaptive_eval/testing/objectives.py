@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from adaptive_eval.core.objectives import Objective
+from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.rules import check_rule
 from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 
@@ -38,6 +39,14 @@ def check_objective(objective: Objective, models: int = 4) -> None:
     if objective.rule is not None:
         check_rule(objective.rule)
     check_runs(name, objective=objective, models=(models,))
+    check_elsewhere(_comparisons, (objective, models), name)
+
+
+def _comparisons(objective: Objective, models: int) -> str:
+    """Those of the models in their order and the other way round, and the family."""
+    orders = np.arange(models), np.arange(models)[::-1].copy()
+    named = [np.asarray(objective.comparisons(order)).tolist() for order in orders]
+    return f"{named} {np.asarray(objective.family(models)).tolist()}"
 
 
 def _check_order(objective: Objective, order: np.ndarray[tuple[int, ...], np.dtype[np.intp]], name: str) -> None:

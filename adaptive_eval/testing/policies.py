@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from adaptive_eval.core.policies import Policy, View, asks_only_open
+from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 from scorio.moments import IntArray
 
@@ -28,6 +29,11 @@ def check_policy(policy: Policy) -> None:
     for view in view_cases():
         check_allocation(policy, view)
     check_runs(type(policy).__name__, policy=policy)
+    check_elsewhere(_allocations, (policy,), type(policy).__name__)
+
+
+def _allocations(policy: Policy) -> str:
+    return " ".join(str(np.asarray(policy.allocate(view)).tolist()) for view in view_cases(10))
 
 
 def check_allocation(policy: Policy, view: View) -> None:

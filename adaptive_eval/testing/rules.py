@@ -8,6 +8,7 @@ import numpy as np
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
 from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule
+from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 from scorio.moments import FloatArray
 
@@ -56,6 +57,11 @@ def check_rule(rule: Rule) -> None:
     if isinstance(rule, Extendable):
         _check_raised(cast(Extendable, rule.at_level(RAISED_LEVEL)) if isinstance(rule, Correctable) else rule, name)
     check_runs(name, rule=rule)
+    check_elsewhere(_boundaries, (rule,), name)
+
+
+def _boundaries(rule: Rule) -> str:
+    return " ".join(f"{one:.6g}" for on in evidence_cases(OPTION_CASES) for one in rule.boundary(on))
 
 
 def check_boundary(rule: Rule, on: Evidence) -> None:

@@ -23,6 +23,10 @@ from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing import check_grader, check_objective, check_policy, check_rule
 from adaptive_eval.testing import graders as grader_suite
+from adaptive_eval.testing import objectives as objective_suite
+from adaptive_eval.testing import policies as policy_suite
+from adaptive_eval.testing import rules as rule_suite
+from adaptive_eval.testing.elsewhere import check_elsewhere
 
 MODELS = ("model-a", "model-b", "model-c", "model-d")
 KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS, "recorded": frozenset({0})}
@@ -624,3 +628,60 @@ class Uneven(Undeclared):
 def test_a_bug_in_a_grader_is_found(grader: GraderOptions, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         check_grader(grader, KEY, ["4"], ["5"])
+
+
+# -- what differs from process to process -------------------------------------------------------------------------
+
+
+class RuleByHash:
+    def boundary(self, evidence: Any) -> Any:
+        return np.full_like(evidence.z, 2.0 + hash("a rule") % 10**6 / 10**6)
+
+
+class PolicyByHash(Uniform):
+    def allocate(self, view: View) -> Any:
+        given = super().allocate(view)
+        return given[:, np.random.default_rng(hash("a policy") % 10**6).permutation(given.shape[1])]
+
+
+class ObjectiveByHash(Ranking):
+    def comparisons(self, order: Any) -> Any:
+        pairs = super().comparisons(order)
+        return pairs[np.random.default_rng(hash(order.tobytes()) % 10**6).permutation(len(pairs))]
+
+
+def words_in_a_set(text: str, question: Question) -> dict[str, object]:
+    return {"is_correct": pong(text, question), "extracted": " ".join(set(text.split()))}
+
+
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        pytest.param(partial(check_rule, RuleByHash()), "RuleByHash", marks=pytest.mark.slow),
+        pytest.param(partial(check_policy, PolicyByHash()), "PolicyByHash", marks=pytest.mark.slow),
+        pytest.param(partial(check_objective, ObjectiveByHash(), models=8), "ObjectiveByHash", marks=pytest.mark.slow),
+        (partial(check_grader, words_in_a_set, KEY, ["4"], ["5"]), "words_in_a_set"),
+    ],
+)
+@pytest.mark.usefixtures("another_process")
+def test_what_goes_by_hashes_is_found(check: Callable[[], None], name: str) -> None:
+    with pytest.raises(AssertionError, match=f"{name} gives something else in another process, .* the order of a set"):
+        check()
+
+
+def test_what_cannot_be_sent_to_another_process_is_not_tried() -> None:
+    check_grader(lambda text, question: pong(text, question), KEY, ["4"], ["5"])
+
+
+@pytest.mark.slow
+def test_every_built_in_is_the_same_in_another_process() -> None:
+    for name in RULES:
+        check_elsewhere(rule_suite._boundaries, (make(RULES[name].make, {}, KNOWN),), name)
+    for name in POLICIES:
+        check_elsewhere(policy_suite._allocations, (make(POLICIES[name].make, {}, KNOWN),), name)
+    for name, objective in OBJECTIVES.items():
+        made = make(objective.make, {option.name: option.example for option in objective.options}, KNOWN)
+        check_elsewhere(objective_suite._comparisons, (made, 4), name)
+    for name, (options, question, right, wrong) in CASES.items():
+        grader = GRADERS[name].model_validate(options)
+        check_elsewhere(grader_suite._marks_of_all, (grader, question, [right, wrong, grader_suite.WORDS]), name)

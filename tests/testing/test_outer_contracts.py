@@ -337,6 +337,35 @@ def without_the_lost() -> ExportFormat:
     return ExportFormat("mine.tsv", write)
 
 
+def write_a_set(source: Any, path: Path, texts: bool, on_progress: Callable[[int], None]) -> None:
+    lines = {(one.model, one.question, one.trial, one.category) for one in source.reader.trials()}
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, delimiter="\t")
+        table.writerows([*one[:3], "" if one[3] is None else one[3]] for one in lines)
+    on_progress(len(lines))
+
+
+@pytest.mark.slow
+def test_an_exporter_that_writes_a_set_is_found() -> None:
+    with pytest.raises(AssertionError, match="mine.tsv gives something else in another process"):
+        check_exporter(ExportFormat("mine.tsv", write_a_set), of_tsv)
+
+
+def read_by_hash(file: LogFile, rows: Rows) -> Iterator[Record]:
+    for one in format_of(read_row).read(file, rows):
+        yield one._replace(trial=hash(one.model) % 10**6 if one.model else None)
+
+
+def is_mine(columns: frozenset[str]) -> bool:
+    return {"llm", "item", "reply"} <= columns
+
+
+@pytest.mark.slow
+def test_an_importer_that_goes_by_hashes_is_found() -> None:
+    with pytest.raises(AssertionError, match="logs of mine gives something else in another process"):
+        check_importer(TableFormat("logs of mine", is_mine, read_by_hash), [(MINE, {"model": "small"})])
+
+
 def test_an_exporter_without_a_bug_passes() -> None:
     check_exporter(tsv(), of_tsv)
 

@@ -1,0 +1,24 @@
+"""The suites that ship start another process for each part; short tests try the same in their own, which is quicker."""
+
+import pickle
+
+import pytest
+
+from adaptive_eval.testing import elsewhere
+
+
+def _asked_here(sent: bytes, seed: str) -> str:
+    probe, arguments = pickle.loads(sent)
+    said: str = probe(*arguments)
+    return said
+
+
+@pytest.fixture
+def another_process() -> None:
+    """For a short test that is about the other process."""
+
+
+@pytest.fixture(autouse=True)
+def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("slow") is None and "another_process" not in request.fixturenames:
+        monkeypatch.setattr(elsewhere, "_asked", _asked_here)
