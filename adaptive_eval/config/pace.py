@@ -21,7 +21,7 @@ a price: servers that need neither price nor key are somebody's own, and an idle
 Where models are asked through batch services, what counts is how often one waits for them (`batches`): rounds are as
 large as the need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md). So it is
 beside servers that are paid for by the hour, too: they are stopped while a batch is waited for, and `servers` would
-keep them busy meanwhile, with trials that nobody needs.
+keep them busy meanwhile, with trials that nobody needs (benchmarks/mixed.md).
 """
 
 from collections.abc import Sequence
