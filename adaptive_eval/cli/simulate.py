@@ -73,6 +73,7 @@ def simulate(
 async def _serve(server: SimulatedServer, world: World) -> None:
     async with server:
         typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
+        typer.echo(f"a configuration asks it with questions: {{world: {world.name}}} and this base_url")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
         typer.echo(f"{JUDGE} and {VERIFIER} are served too")

@@ -216,7 +216,7 @@ class Session:
         left = sum(len(batch.requests) for batch in scheduler.pending_batches)  # to the next start
         scheduler.stop()
         if first:
-            self._watcher.stopping(max(sum(scheduler.in_flight) - left, 0))
+            self._watcher.stopping(max(scheduler.under_way - left, 0))
         else:
             self._commands.hurry()
             self._serving.hurry()

@@ -211,6 +211,11 @@ class Scheduler:
         return self._sender.in_flight
 
     @property
+    def under_way(self) -> int:
+        """Requests that are to be answered, or whose answers are being graded."""
+        return max(sum(self._sender.in_flight), len(self._sender.tasks))
+
+    @property
     def lost(self) -> dict[int, Lost]:
         """Models that were set aside since this start."""
         return self._departures.lost

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from adaptive_eval.record.besides import besides
+from adaptive_eval.record.lines import several
 from adaptive_eval.record.results import GradingCost, OtherCostRow, WastedCost
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count
 
@@ -20,8 +21,9 @@ def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
 
 def grading_in_short(row: GradingCost) -> str:
     """What grades have used that a judge or a verifier was asked for, in one line."""
-    told = f"{_used(row)} of it for the grades of {count(row.answers)} answers"
-    return told if row.in_vain is None else f"{told}, {_used(row.in_vain)} {wasted_words(row.in_vain)}"
+    told = [f"{_used(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
+    told += [] if row.in_vain is None else [f"{_used(row.in_vain)} {wasted_words(row.in_vain)}"]
+    return ", ".join(told)
 
 
 def wasted_words(row: WastedCost) -> str:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.lines import duration, safe_line, safe_name
+from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.pairing import compared_by_trial
 from adaptive_eval.record.results import BatchRow, CallRow, PairRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE
@@ -20,6 +20,7 @@ from adaptive_eval.record.words import deciding_rule, draws_questions, promise_i
 from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, fit_columns, model_remark, number_or_dash
+from adaptive_eval.store.postgres.address import is_address
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 5
@@ -58,7 +59,8 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
         yield f"besides   {beside}; caps count it"
     yield from _turns(results)
     yield from _warnings(results)
-    yield f"results   {directory / RESULTS_FILE}"
+    if not is_address(directory):  # beside which there is no file
+        yield f"results   {directory / RESULTS_FILE}"
 
 
 def _next(ended: Ended, command: str) -> Iterator[str]:
@@ -161,8 +163,10 @@ def cut_letters(letters: str) -> str:
 def decided(results: Results) -> str:
     """How much of what was to be decided is."""
     done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
-    what = "comparisons are decided" if results.compares else "scores are as precise as was asked"
-    return f"{done} of {len(results.pairs)} {what}"
+    alone = len(results.pairs) == 1
+    if results.compares:
+        return f"{done} of {several(len(results.pairs), 'comparison')} {'is' if alone else 'are'} decided"
+    return f"{done} of {several(len(results.pairs), 'score')} {'is' if alone else 'are'} as precise as was asked"
 
 
 def call_words(called: CallRow, now: float | None) -> str:

@@ -61,9 +61,9 @@ class Rates:
         return (last[column] - first[column]) / (last[0] - first[0])
 
 
-def stopping(in_flight: int, again: str = "interrupt again to stop at once") -> str:
+def stopping(under_way: int, again: str = "interrupt again to stop at once") -> str:
     """What is waited for after the first Ctrl-C, and what a second one does."""
-    waited = f"waiting for {several(in_flight, 'request')} in flight; " if in_flight else ""
+    waited = f"waiting for {several(under_way, 'request')} to be answered and graded; " if under_way else ""
     return f"stopping: {waited}{again}"
 
 

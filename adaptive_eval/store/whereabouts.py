@@ -174,7 +174,7 @@ def moment_of(directory: Path) -> tuple[int, int, float, bool] | None:
 
 
 def _load() -> None:
-    load_extra("psycopg", "postgres", "a ledger in PostgreSQL")
+    load_extra("psycopg", "postgres", "ledgers in PostgreSQL")
 
 
 def _address_in(pointer: bytes, directory: Path) -> LedgerAddress:

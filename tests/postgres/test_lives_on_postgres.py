@@ -103,6 +103,8 @@ def test_it_finds_what_any_run_finds_and_every_command_reads_it(
     assert (tmp_path / page.output.strip()).exists()
     assert "intact" in called("verify", word).output
     assert called("monitor", word).exit_code == called("monitor", str(plain)).exit_code
+    seen = {str(one): called("monitor", str(one), "--once", "--display", "plain").output for one in (word, plain)}
+    assert "results   " in seen[str(plain)] and "results   " not in seen[word], "there is no such file"
     table = called("monitor", str(database)).output
     assert table.splitlines()[0].split()[:3] == ["run", "status", "trials"] and "kept" in table
     for words in (
@@ -228,6 +230,7 @@ def test_where_the_database_stays_away_the_run_ends_and_can_be_gone_on_with(
     assert "does not answer" in err and "when it is back, run the same command" in err, err
     away = called("monitor", str(mortal_database))
     assert away.exit_code == ExitCode.FAILED and "does not answer" in away.output
+    assert "connection failed" not in away.output and "?" not in away.output, away.output
     mortal.start()
     quick = site.write("kept", concurrency=64, **kept_in(mortal_database, patience="10m"))
     done = site.run(quick, "--run-dir", str(kept))

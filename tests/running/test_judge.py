@@ -131,8 +131,13 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
         assert failed and all("gave no verdict" in str(trial.grader_error) for trial in failed)
         # what the judge was paid for it is counted
         assert all(trial.cost.tokens > trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in failed)
-        in_vain = grading_is_told(site).in_vain
+        told = grading_is_told(site)
+        in_vain = told.in_vain
         assert in_vain is not None and in_vain.verdicts == len(failed)
+        assert " of it for the grades of " in grading_in_short(told)
+        assert grading_in_short(replace(told, answers=0, tokens=0)).startswith(
+            f"{count(in_vain.tokens)} tokens for ver"
+        )
         assert_sums_up(site)
         report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
         row = f"of these verdicts that could not be read, or were replaced ({len(failed)}) | - | {in_vain.tokens:,} |"

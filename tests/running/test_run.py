@@ -108,7 +108,9 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
         assert second.exit_code == ExitCode.FAILED
         assert f"is held by process {process.pid} on " in second.stderr
         process.send_signal(signal.SIGTERM)
-        assert re.search(r"stopping: waiting for \d+ requests in flight", printed(process, "stopping: "))
+        assert re.search(
+            r"stopping: waiting for \d+ requests to be answered and graded", printed(process, "stopping: ")
+        )
         gated.open()
         out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err

@@ -141,11 +141,12 @@ async def test_a_drained_stop_commits_what_was_in_flight(tmp_path: Path) -> None
     async def stop_in_flight(scheduler: Scheduler) -> None:
         await until(lambda: any(endpoint.in_flight for endpoint in bed.endpoints.values()))
         scheduler.stop()
+        assert scheduler.under_way >= sum(endpoint.in_flight for endpoint in bed.endpoints.values()) > 0
 
     stopping: list[asyncio.Task[None]] = []
     scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_in_flight(one))))
     await stopping[0]
-    assert scheduler.halt is Halt.DRAINED
+    assert scheduler.halt is Halt.DRAINED and not scheduler.under_way
     asked = sum(len(seeds) for endpoint in bed.endpoints.values() for _, seeds in endpoint.samples)
     assert len(bed.outcomes()) == asked > 0
 

@@ -128,7 +128,7 @@ def explained(where: str) -> Iterator[None]:
 
 
 def _explanation(error: psycopg.Error, where: str) -> StoreError:
-    state, said = error.sqlstate or "", _without_password(" ".join(str(error).split()))
+    state, said = error.sqlstate or "", _without_password(_in_one_line(str(error)))
     if state in _FULL:
         return StoreFull(
             f"{where}: the disk of the database is full ({said}). {KEPT}: have room made there and run the same command"
@@ -151,6 +151,12 @@ def _explanation(error: psycopg.Error, where: str) -> StoreError:
 def _is_passing(said: str) -> bool:
     """Of errors that come from this side of the connection."""
     return not any(word in said for word in ("password", "no pg_hba.conf", "does not exist", "certificate", "SSL"))
+
+
+def _in_one_line(text: str) -> str:
+    """What PostgreSQL says, without the question that its library asks below a connection that failed."""
+    lines = [" ".join(line.split()) for line in text.removeprefix("connection failed: ").splitlines()]
+    return " ".join(line for line in lines if line and not line.endswith("?"))
 
 
 def _without_password(said: str) -> str:
