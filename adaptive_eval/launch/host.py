@@ -116,6 +116,8 @@ class Host:
         """What the models share, such as gpu0; None for a model with a place of its own."""
         self._places = places
         self._loaded: LaunchedServer | None = None
+        self._left: set[asyncio.Task[None]] = set()
+        """Servers that are still being stopped, though who has begun that was cancelled."""
 
     @property
     def models(self) -> Sequence[int]:
@@ -149,6 +151,7 @@ class Host:
         """Serve this model, in place of the one before; raises `LaunchFailed`."""
         server = self.servers[model]
         held = await self._take(tell)
+        await asyncio.gather(*self._left)  # they may have the memory that the next one needs
         began = time.monotonic()
         before, self._loaded = self._loaded, None
         if before is not None:
@@ -181,7 +184,7 @@ class Host:
         """Stop the server of this model, where it is up."""
         if self._loaded is self.servers[model]:
             self._loaded = None
-            await self.servers[model].stop()
+            await self._let_end(self.servers[model].stop())
             tell(ServerReleased(self.servers[model].spec.model, self._place))
 
     async def rest(self, model: int, tell: OnEvent) -> None:
@@ -197,7 +200,7 @@ class Host:
     async def unload(self, *, at_once: bool = False) -> None:
         """Serve nothing, and stop what sleeps."""
         self._loaded = None
-        await asyncio.gather(*(server.stop(at_once=at_once) for server in self.servers.values()))
+        await asyncio.gather(*self._left, *(server.stop(at_once=at_once) for server in self.servers.values()))
 
     def kill(self) -> None:
         """Make what is being stopped end at once."""
@@ -206,8 +209,18 @@ class Host:
 
     async def _vacate(self, server: LaunchedServer, tell: OnEvent) -> None:
         """Have its place for another one, or for nobody."""
-        await server.make_room()
+        await self._let_end(server.make_room())
         tell(ServerReleased(server.spec.model, self._place))
+
+    async def _let_end(self, stopping: Coroutine[Any, Any, None]) -> None:
+        """Wait until a server has ended; who is cancelled meanwhile leaves it the time that servers have for that."""
+        ending = asyncio.create_task(stopping)
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            self._left.add(ending)
+            ending.add_done_callback(self._left.discard)
+            raise
 
     async def _take(self, tell: OnEvent) -> _HeldPlace:
         """Have the place."""

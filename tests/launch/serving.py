@@ -6,7 +6,7 @@
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `says=TEXT`: it
 prints the text first; `busy`: it answers 503 for ever; `endless`: no answer has an end; `sleeps`: it can be put to
 sleep and woken; `dazed`: it falls asleep for good; `fails=FILE`: where there is this file, it is removed, and the
-server exits; `until=FILE`: it ignores SIGTERM, says that it is deaf, and ends when there is this file.
+server exits; `until=FILE`: it ignores SIGTERM, says that it is deaf, and ends when there is this file, with a word.
 """
 
 import os
@@ -56,6 +56,7 @@ class Handler(BaseHTTPRequestHandler):
 def end_when_there_is(file: Path) -> None:
     while not file.exists():
         time.sleep(0.02)
+    print("over", flush=True)
     os._exit(0)
 
 

@@ -16,6 +16,7 @@ from processes import SERVER, running
 
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch import host as module
+from adaptive_eval.launch import process
 from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.store import Event, PlaceAwaited, ServerLaunching
@@ -171,22 +172,49 @@ async def test_a_killed_run_has_its_place_until_its_server_has_ended(tmp_path: P
     places.release()
 
 
-async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int) -> None:
-    other, events = ExclusivePlaces(["gpu0"], "other"), list[Event]()
-    places = ExclusivePlaces(["gpu0"], "run")
+def host_of(folder: Path, port: int, places: ExclusivePlaces, *what: str) -> Host:
+    """A host of one model on gpu0, whose server nobody asks."""
     spec = ServerSpec(
         "m",
         port,
-        (sys.executable, "-S", str(SERVER), str(port)),
+        (sys.executable, "-S", str(SERVER), str(port), *what),
         os.environ,
-        tmp_path,
-        tmp_path / "logs" / "m.log",
+        folder,
+        folder / "logs" / "m.log",
         "/health",
         HANGS,
         place="gpu0",
     )
     host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda _: pytest.fail("nobody asks"))}, places)
     host.servers[0].endpoint.begin = lambda: None  # type: ignore[method-assign]
+    return host
+
+
+async def test_a_server_that_is_being_stopped_when_the_run_ends_has_its_time_to_end(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command like `docker run` that is killed leaves the server behind."""
+    monkeypatch.setattr(process, "GRACE_SECONDS", 3600.0)
+    places, events = ExclusivePlaces(["gpu0"], "run"), list[Event]()
+    host = host_of(tmp_path, port, places, f"until={tmp_path / 'over'}")
+    async with asyncio.timeout(HANGS):
+        await host.load(0, events.append)
+        releasing = asyncio.create_task(host.release(0, events.append))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        releasing.cancel()
+        await asyncio.wait([releasing])
+        (tmp_path / "over").touch()
+        await unload_all([host], at_once=False)
+    places.release()
+    assert not running(f"{SERVER} {port}")
+    assert (tmp_path / "logs" / "m.log").read_text().endswith("over\n")
+
+
+async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int) -> None:
+    other, events = ExclusivePlaces(["gpu0"], "other"), list[Event]()
+    places = ExclusivePlaces(["gpu0"], "run")
+    host = host_of(tmp_path, port, places)
     await other.take("gpu0", nobody)
     began = time.monotonic()
     loading = asyncio.create_task(host.load(0, events.append))
