@@ -105,7 +105,7 @@ class LiveDisplay:
         parts: list[RenderableType] = [
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
             *([] if status.promise is None else [Text(f"promise: {status.promise}", style="dim")]),
-            ranking(status.standings, self._scale, rows),
+            ranking(status.standings, self._scale, rows, self._console.width),
             comparisons(status),
             budgets(status.caps),
             traffic(status, self._rates),
@@ -126,20 +126,27 @@ def title_line(name: str, status: Status, eta: float | None) -> Text:
     return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
 
 
-def ranking(standings: Sequence[StandingRow], scale: Scale, rows: int) -> RenderableType:
+NARROW = 96
+"""Columns of a terminal below which the ranking leaves letters out, which the last screen has: names need the room."""
+
+
+def ranking(standings: Sequence[StandingRow], scale: Scale, rows: int, width: int = NARROW) -> RenderableType:
     """The models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
     table = Table(box=None, pad_edge=False, header_style="dim")
-    z = "z" if any(row.against is not None for row in standings) else "z to next"
-    for title in ("tier", "alike", "model", "score", "95% interval", "trials", z, "boundary", ""):
+    narrow = width < NARROW
+    z = "z" if narrow or any(row.against is not None for row in standings) else "z to next"
+    titles = ("tier", *(() if narrow else ("alike",)), "model", "score", "95% interval", "trials", z, "boundary", "")
+    for title in titles:
         texts = title in ("alike", "model", "")
         # where the terminal is narrow, names are cut, and numbers stay whole
         table.add_column(title, justify="left" if texts else "right", no_wrap=not texts)
     for row in standings[:rows]:
-        table.add_row(*_cells(row, scale))
+        tier, letters, *others = _cells(row, scale)
+        table.add_row(tier, *(() if narrow else (letters,)), *others)
     if len(standings) > rows:
-        table.add_row("", "", Text(f"and {len(standings) - rows} more", style="dim"))
+        table.add_row(*[""] * titles.index("model"), Text(f"and {len(standings) - rows} more", style="dim"))
     return table
 
 

@@ -30,7 +30,7 @@ from adaptive_eval.record.status import CurrentTraffic, StandingRow
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
-from adaptive_eval.show.live import LiveDisplay, detail, ranking
+from adaptive_eval.show.live import NARROW, LiveDisplay, detail, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
@@ -323,6 +323,21 @@ def test_what_does_not_fit_goes_on_below_the_text() -> None:
         f"\nFinished.\n\n{table}\n\n"
         "promise   one two three four\n          five six\n          seven eight nine ten\n          eleven"
     )
+
+
+def test_names_of_common_length_are_whole_in_a_terminal_of_80_columns() -> None:
+    rows = [
+        StandingRow(name, tier, "a", 0.875, 0.822, 0.928, 12_345, 10.85, 4.98, Verdict.RESOLVED, None, None)
+        for tier, name in enumerate(("Qwen3-8B-Q4_K_M", "Qwen3-8B-Q8_0"), 1)
+    ]
+    for width, letters in ((80, False), (NARROW, True)):
+        console = Console(file=io.StringIO(), width=width, record=True)
+        console.print(ranking(rows, Scale(0.0, 1.0), 1, width))
+        head, line, more = (text.rstrip() for text in console.export_text().splitlines())
+        assert ("alike" in head) is letters and ("z to next" in head) is letters
+        for word in ("Qwen3-8B-Q4_K_M", "82.2% .. 92.8%", "12,345", "10.85", "4.98", "resolved"):
+            assert word in line, (width, line)
+        assert len(line) <= width and more.strip() == "and 1 more"
 
 
 def test_checkpoints_are_told_apart_in_a_narrow_terminal() -> None:
