@@ -397,6 +397,8 @@ class Scheduler:
         self._ending_since = now if self._ending_since is None else self._ending_since
         since = now - self._ending_since
         repeating = {model for model in self._stuck if self._lanes[model].endpoint.stats.oldest <= since}
+        if self.halt is None and self._losses.ledger is not None:  # only its failure says that it has cost nothing
+            repeating = set()
         for model in repeating | self._turns.deserted:
             self._sender.give_up(model)
 
