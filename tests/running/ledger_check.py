@@ -37,6 +37,8 @@ class Books:
     rows: dict[Trial, Row] = field(default_factory=dict)
     checked: int = 0
     """Requests of the log that were looked at."""
+    unwanted: Counter[str] = field(default_factory=Counter)
+    """Answers of each model that the run says it has asked ahead for nothing."""
 
     def base(self, model: str, question: str) -> int:
         """The seed of trial 0."""
@@ -64,7 +66,10 @@ class Books:
         new = self.rows.keys() - before.keys()
         assert new <= set(asked) - refused, "stored, but never served"
         lost = set(asked) - new - refused
-        assert not lost or fate in (Fate.KILL, Fate.STOP_AT_ONCE), f"served and lost: {lost}"
+        unwanted, self.unwanted = self.unwanted, unwanted_answers(self.directory)
+        lost_of = Counter(model for model, _, _ in lost)
+        told = lost_of <= self.unwanted - unwanted  # asked ahead, and no round has come to want it
+        assert told or fate in (Fate.KILL, Fate.STOP_AT_ONCE), f"served and lost: {lost}"
         assert {model for model, _, _ in asked} <= set(models), "a model that is not there was asked"
         for start, model, length in world.aside:
             late = [one for one in world.log[length:] if (one.start, one.model) == (start, model)]
@@ -120,6 +125,15 @@ def stored_rows(directory: Path) -> dict[Trial, Row]:
         assert (name, key, trial) not in rows, "one trial twice"
         rows[name, key, trial] = Row(*rest)
     return rows
+
+
+def unwanted_answers(directory: Path) -> Counter[str]:
+    """Answers of each model that no round had come to want when a start of the run ended."""
+    told: Counter[str] = Counter()
+    for (body,) in _select(directory, "SELECT body FROM events WHERE kind = 'unwanted'"):
+        event = json.loads(body)
+        told[event["model"]] += event["answers"]
+    return told
 
 
 def stored_looks(directory: Path) -> list[dict[str, Any]]:
