@@ -1,7 +1,7 @@
 """What pydantic refused, in the words of the configuration, with the key that someone may have meant."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import takewhile
 from types import UnionType
@@ -115,8 +115,7 @@ RULES = {
 def problems_of(errors: Iterable[ErrorDetails], document: Document) -> Iterator[Problem]:
     """Each mistake once, where it stands; what the branches of a union say of one value is put together."""
     found: dict[KeyPath, list[Problem]] = {}
-    for error in errors:
-        problem = _problem(error, document)
+    for problem in _without_echoes([_problem(error, document) for error in errors]):
         found.setdefault(problem.path, []).append(problem)
     for path, problems in found.items():
         deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
@@ -128,13 +127,29 @@ def problems_of(errors: Iterable[ErrorDetails], document: Document) -> Iterator[
         yield merged._replace(path=origin, place=document.place(path))
 
 
+MISSING = "must be given"
+_MEANT = re.compile(r"did you mean `(\w+)`\?")
+
+
+def _without_echoes(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """The problems but for keys that are missing only because another one is misspelt, or that stand for another one
+    unless they are given: `model` for `name`."""
+    near = ((one.path, _MEANT.fullmatch(one.mend)) for one in problems)
+    meant = {(*path[:-1], match[1]) for path, match in near if match is not None}
+    missing = {one.path for one in problems if one.rule == MISSING}
+    for one in problems:
+        named = one.path[:1] == ("models",) and one.path[-1] == "model" and (*one.path[:-1], "name") in missing
+        if one.path not in missing or not (one.path in meant or named):
+            yield one
+
+
 def _problem(error: ErrorDetails, document: Document) -> Problem:
     path = _path(error["loc"], document)
     kind, context = error["type"], error.get("ctx", {})
     given = bool(path) and document.has(path) and not set(path) & set(HEADERS)
     got = document.got(path) if given else None
     if kind == "missing":
-        return Problem(path, "must be given", f"add `{path[-1]}:`")
+        return Problem(path, MISSING, f"add `{path[-1]}:`")
     if kind == "extra_forbidden":
         return Problem(path, "is not a known key", suggestion(document.origin(path), _kind(path, document)))
     if kind == "rule":

@@ -153,6 +153,13 @@ grader: math
         assert load(text, OPENAI_BASE_URL="http://e/v1").models[0].replicas == ("http://e/v1",)
         assert only(text) == "line 3: models[0].base_url must be given; add `base_url:`"
 
+    def test_a_misspelt_key_is_one_mistake(self) -> None:
+        """What is missing because of it is not told besides; another one that is missing is."""
+        assert only(BASE.replace("{name: a,", "{nmae: a,")).endswith("nmae is not a known key; did you mean `name`?")
+        misspelt = BASE.replace("{name: a, base_url:", "{name: a, bse_url:")
+        assert only(misspelt).endswith("bse_url is not a known key; did you mean `base_url`?")
+        assert only(BASE.replace("{name: a, ", "{")) == "line 3: models[0].name must be given; add `name:`"
+
     def test_simulated_models_need_no_address(self) -> None:
         models = "models: [{name: coin-01, simulate: true}, {name: coin-02, simulate: true}]"
         text = f"questions: {{world: coins}}\ngrader: math\n{models}"
