@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import RoundInputs, allocated, view_of, wanted_for
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
@@ -51,6 +52,10 @@ class LikelyTrials(NamedTuple):
 
     question: IntArray
     trial: IntArray
+
+    def without(self, there: NDArray[np.bool_]) -> "LikelyTrials":
+        """Those that are not there."""
+        return LikelyTrials(self.question[~there], self.trial[~there])
 
     def asks(self, model: int) -> Iterator[Ask]:
         """The trials as asks, one by one."""

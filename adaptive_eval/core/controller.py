@@ -91,7 +91,8 @@ class Controller:
             extra = before_first_look(plan, flight) if plan.first is None else np.zeros_like(flight.issued)
         else:
             extra = likely_wanted(plan, flight, self._now(self.standing))
-        return [in_turn(issued, more) for issued, more in zip(flight.issued, extra, strict=True)]
+        likely = [in_turn(issued, more) for issued, more in zip(flight.issued, extra, strict=True)]
+        return [one.without(flight.early.are_kept(model, *one)) for model, one in enumerate(likely)]
 
     @property
     def looks_taken(self) -> int:

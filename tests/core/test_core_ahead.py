@@ -38,6 +38,15 @@ def test_before_the_first_look_the_opening_is_likely() -> None:
     assert likely(controller()) == expected
 
 
+def test_what_an_earlier_start_has_stored_is_not_asked_ahead() -> None:
+    """Before a model came back the others may have had more than the first round: that is there, and paid for."""
+    one = controller()
+    there = {(1, q, t) for q in range(QUESTIONS) for t in (5, 8)}
+    one.restore([Outcome(*place, category=0) for place in there])
+    expected = {(m, q, t) for m in range(len(SKILLS)) for q in range(QUESTIONS) for t in range(4, 9)} - there
+    assert likely(one) == expected
+
+
 def test_after_a_look_it_is_trials_of_open_models_that_no_round_has_asked_for() -> None:
     """And what rounds come to ask for next is among it, mostly."""
     one, seen = controller(), set[tuple[int, int, int]]()
