@@ -9,6 +9,8 @@ import asyncio
 import os
 import socket
 import tempfile
+import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,8 @@ class SiteWorker:
         self._server: LaunchedServer | None = None
         """The one that is up."""
         self._ports = free_ports()
+        self._heard_at = time.monotonic()
+        """When a head has said something last."""
         self._beginning: asyncio.Task[SiteBegun] | None = None
         self._grading: GradingPool | None = None
         self._grades: tuple[object, ...] = ()
@@ -136,6 +140,7 @@ class SiteWorker:
         """Only one start of the run tells it what to do: the last that began."""
         if self._setup is None or self._setup.head != head:
             raise SiteGone("it works for another start of the run")
+        self._heard_at = time.monotonic()
         return self._setup
 
     async def _begin_no_more(self) -> None:
@@ -149,7 +154,8 @@ class SiteWorker:
         before, self._setup, self._material = self._setup, setup, material
         self._something = asyncio.Event()
         if self._server is not None and before is not None and before.mark == setup.mark:
-            return SiteBegun((self._server.launched(0.0),))
+            alone = None if before.head == setup.head else time.monotonic() - self._heard_at
+            return SiteBegun((replace(self._server.launched(0.0), without_head=alone),))
         self._server = None
         if not self._numbers.keys() <= setup.marks:
             await self._clear(at_once=True)

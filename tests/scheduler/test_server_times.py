@@ -56,6 +56,14 @@ def test_a_server_of_the_run_is_held_from_ready_to_stopped(bed: Bed) -> None:
     assert times.held() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0)}
 
 
+def test_what_a_site_has_held_without_a_head_counts_when_it_is_found_again(bed: Bed) -> None:
+    before = {"ada": HeldTime(10.0, 20.0, up=True)}
+    times = ServerTimes(lanes(bed), {0, 1, 2}, before, clock=Clock())
+    times.hear(ServerLaunched("ada", on="site 1", without_head=300.0))
+    seconds = 310.0 + UNSAID_SECONDS
+    assert times.held() == {"ada": HeldTime(seconds, 2.0 * seconds, up=True)}
+
+
 def test_nothing_is_held_for_who_is_asked_through_a_batch_service(bed: Bed) -> None:
     clock = Clock()
     times = ServerTimes(lanes(bed), {0}, {}, {1}, clock)

@@ -103,6 +103,8 @@ class ServerLaunched(Event):
     """The place that it shares with others, one of which was stopped in this time."""
     seconds: float = 0.0
     """How long that took."""
+    without_head: float | None = where_known()
+    """Seconds for which a site has held it while there was no head."""
 
 
 @dataclass(frozen=True, slots=True)
