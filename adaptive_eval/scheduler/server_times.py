@@ -2,9 +2,9 @@
 
 A server that the run starts is held from when it is ready until it is stopped; the last of its seconds are those of the
 run, or of the site on a cluster that has kept it for the next start of a run that was killed. Where a model is served
-at several places at the same time, each of its servers counts. Servers of others are held, in each start of the run, from
-the first to the last request that was wanted of them: before and after that somebody else could have had them. For a
-model that is asked through a batch service nothing is held.
+at several places at the same time, each of its servers counts. Servers of others are held, in each start of the run,
+from the first to the last request that was wanted of them: before and after that somebody else could have had them. For
+a model that is asked through a batch service nothing is held.
 """
 
 import time
