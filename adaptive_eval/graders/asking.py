@@ -6,6 +6,7 @@ grade, and the next start of the run, or `adaptive-eval regrade`, asks again.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.redaction import blotted, kept_from_answers
 from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
 from adaptive_eval.errors import EndpointError, GraderError
@@ -46,6 +48,8 @@ class AskingPool:
         """`lost`: the most that the grade of an answer may cost."""
         self.lost, self._asked_again = lost, 0
         self._asked, self._folder, self._keys = asked, folder, keys
+        self._secrets = kept_from_answers([(asked.server, asked.sampling)], keys)
+        """What its server is sent and no reply is read with: what cannot be read is quoted."""
         self.rubric = rubric
         """Replaced once its thresholds are fitted."""
         self._slots = asyncio.Semaphore(asked.concurrency.concurrency * len(asked.server.replicas))
@@ -106,6 +110,7 @@ class AskingPool:
             said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
             refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
             return GraderReply(None, said, self._lost_at_last(), refused)
+        reply = replace(reply, text=blotted(reply.text, self._secrets))
         return GraderReply(reply, None, "timed_out" in reply.signals and self._lost_at_last())
 
     def _lost_at_last(self) -> bool:

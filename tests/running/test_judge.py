@@ -1,6 +1,6 @@
 """Runs whose answers are graded by a judge: over HTTP, with kills, caps, errors, and verdicts that cannot be had."""
 
-import json
+import asyncio
 import re
 import signal
 import subprocess
@@ -14,10 +14,17 @@ from pathlib import Path
 import pytest
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
+from saying import saying
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ExitCode
+from adaptive_eval.endpoints.types import Answer, EndpointConfig
+from adaptive_eval.errors import ExitCode, JudgeFailed
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.judging import JudgePool
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions.types import Question
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.results_file import read_results
@@ -372,23 +379,32 @@ def test_what_cannot_be_judged_is_told_before_anything_is_asked(
     assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
 
 
-def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path, fair_url: str) -> None:
-    from asyncio import run
+KEY = "sk-judge-0123456789abcdef"
 
-    from adaptive_eval.endpoints.types import Answer, EndpointConfig
-    from adaptive_eval.graders.judge import Judge
-    from adaptive_eval.graders.judging import JudgePool
-    from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-    from adaptive_eval.questions.types import Question
 
-    judge = Judge(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="judge"))
+def graded(judge: Judge, text: str, folder: Path, keys: dict[str, str]) -> Grade:
+    """The grade of an answer with that text."""
 
-    async def graded() -> object:
-        pool = JudgePool(judge, open_rubric(RubricConfig()), folder=tmp_path, keys={})
-        answer = Answer(text=" \n", finish_reason="stop", seed=1, replica="r", latency=1.0)
+    async def asked() -> Grade:
+        pool = JudgePool(judge, open_rubric(RubricConfig()), folder=folder, keys=keys)
+        answer = Answer(text=text, finish_reason="stop", seed=1, replica="r", latency=1.0)
         try:
-            return json.dumps(dict((await pool.grade(answer, Question("q", "?", "1"))).signals))
+            return await pool.grade(answer, Question("q", "?", "1"))
         finally:
             await pool.close()
 
-    assert json.loads(str(run(graded())))["verdict"] == ""
+    return asyncio.run(asked())
+
+
+def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
+    judge = Judge(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="judge"))
+    assert graded(judge, " \n", tmp_path, {}).signals["verdict"] == ""
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_a_judge_that_repeats_its_key_has_it_in_no_error(tmp_path: Path, structured: bool) -> None:
+    with saying(("judge",), lambda *_: f"I was sent {KEY}, no, {KEY[:12]}") as server:
+        asked = EndpointConfig(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
+        with pytest.raises(JudgeFailed, match=r"'I was sent \*\*\*, no, \*\*\*'") as failed:
+            graded(Judge(server=asked, structured=structured), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
+    assert "0123" not in str(failed.value)

@@ -79,8 +79,8 @@ class BatchWire:
         self.notices: dict[Notice, None] = {}
         """What a reader of the results should know."""
         self.errors: dict[str, int] = {}
-        self.last_error = ""
         """Failed calls by kind."""
+        self.last_error = ""
         self._clock = asyncio.get_running_loop().time
         self._waits = BelievedRetryAfter(
             LONGEST_WAIT, self._clock, self.note, lambda text: safe_excerpt(text, self.secrets, SHOWN_OF_A_WAIT)
