@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, first_line
@@ -66,22 +65,20 @@ NAMED = 3
 """Models that one sentence names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run has ended."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run has ended, by what it has stored."""
 
     reason: Reason | None
     """None: the user or an error stopped it."""
-    status: Status
     results: Results | None
     """None where it ended before its first look."""
-    directory: Path
+    trials: int
+    """Committed, over all starts."""
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Models that were set aside, and why."""
     fatal_error: FatalError | None = None
     """The error that ended it, as its store tells it."""
-    servers_up: int = 0
-    """Servers that get time to end now."""
 
     @property
     def fixed(self) -> bool:
@@ -137,14 +134,14 @@ class Ended:
             return f"Stopped by an error: {self.fatal_error.reason}"
         if (outcome := gate_outcome(self.gate)) is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
             return f"Finished: {outcome}: {gate_sentence(self.gate, outcome)}."
-        if self.reason is Reason.BLOCKED and self.lost and not self.status.trials:
+        if self.reason is Reason.BLOCKED and self.lost and not self.trials:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
             return f"Stopped: no answer came from any model: {_some(list(told))}."
         if self.reason is Reason.BLOCKED and (self.lost or self._hinging):
             return f"Finished: what is not decided needs {' and '.join(self._needed())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
-        asked = self.results is not None or self.status.trials > 0
+        asked = self.results is not None or self.trials > 0
         return STOPPED if self.reason is None else why_finished(self.reason, asked, self.fixed)
 
     def _needed(self) -> Iterator[str]:
@@ -156,30 +153,48 @@ class Ended:
             yield f"the grades of answers on which the grader failed: those of {_some(self._hinging)}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(Ending):
+    """The end of a run as whoever runs or watches it is told."""
+
+    status: Status
+    directory: Path
+    servers_up: int = 0
+    """Servers that get time to end now."""
+
+
 def _some(told: Sequence[str]) -> str:
     return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
 
 
-def ended_of(
-    config: RunConfig,
-    events: Sequence[Event],
-    results: Results | None,
-    status: Status,
-    directory: Path,
-    servers_up: int = 0,
-) -> Ended:
-    """How a run that is over has ended, whether one has run it or reads it; `events` are all that were recorded.
+def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> Ending:
+    """How a run that is over has ended; `events` are all that were recorded.
 
     One that was killed counts as stopped, since the same command goes on.
     """
     events = since_the_start(events)
-    return Ended(
+    return Ending(
         reason=_reason(events, results),
-        status=status,
         results=results,
-        directory=directory,
+        trials=trials,
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
         fatal_error=fatal_error_of(events),
+    )
+
+
+def ended_of(
+    events: Sequence[Event], results: Results | None, status: Status, directory: Path, servers_up: int = 0
+) -> Ended:
+    """The same for whoever has run it, or watched it."""
+    found = ending_of(events, results, status.trials)
+    return Ended(
+        reason=found.reason,
+        results=found.results,
+        trials=found.trials,
+        lost=found.lost,
+        fatal_error=found.fatal_error,
+        status=status,
+        directory=directory,
         servers_up=servers_up,
     )
 

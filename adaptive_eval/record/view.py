@@ -19,7 +19,7 @@ from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.record.besides import Beside, besides
-from adaptive_eval.record.ending import fatal_error_of
+from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
@@ -169,6 +169,8 @@ class RunView:
     """Seconds the run has been active, over all its starts."""
     error: str | None = None
     """What ended it, where that was an error."""
+    ended: str | None = None
+    """How it ended, in a sentence; None while it goes on."""
     batches: tuple[BatchRow, ...] = ()
     """That are pending at batch services."""
     sites: tuple[SiteView, ...] = ()
@@ -211,7 +213,9 @@ def read_view(directory: Path) -> RunView:
     """The run in `directory`; raises `StoreError` where there is none."""
     running = is_held(directory)
     with opened_run(directory) as stored:
-        return assemble_view(stored.reader, stored.setup, stored.events, stored.results(running=running))
+        return assemble_view(
+            stored.reader, stored.setup, stored.events, stored.results(running=running), running=running
+        )
 
 
 def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> RunView:
@@ -223,7 +227,7 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
     running = is_held(directory)
     with opened_run(directory, summed=whole) as stored:
         results = stored.results(running=running) if whole else stored.brief_results(running=running, rows=rows)
-        view = assemble_view(stored.reader, stored.setup, stored.events, results)
+        view = assemble_view(stored.reader, stored.setup, stored.events, results, running=running)
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
@@ -267,14 +271,16 @@ class ViewSource(Protocol):
         ...
 
 
-def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event], results: Results | None) -> RunView:
+def assemble_view(
+    source: ViewSource, setup: StoredSetup, events: Sequence[Event], results: Results | None, *, running: bool
+) -> RunView:
     """The view of a run whose results are known."""
     config, questions, plug_ins, roster = setup
     rubric = open_rubric(config.rubric)
-    fatal_error = fatal_error_of(events)
     counts = source.counts(roster, len(rubric.weights))
     known, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(source.spending(STEPS)), tuple(source.traffic())
+    ending = ending_of(events, results, spending[-1].trials if spending else 0)
     return RunView(
         results=results,
         name=config.name,
@@ -298,7 +304,8 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
         besides=() if results is None else besides(results.cost.beside),
         elapsed=source.elapsed,
-        error=None if fatal_error is None else fatal_error.headline,
+        error=None if ending.fatal_error is None else ending.fatal_error.headline,
+        ended=None if running else ending.why,
         thresholds=_thresholds(config.rubric, events),
         by_trial=() if results is None else compared_by_trial(results.pairs),
     )

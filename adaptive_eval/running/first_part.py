@@ -5,6 +5,7 @@ with what it has cost, so that nobody who reads the run needs the folder. The ca
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from adaptive_eval.config.decisions import (
@@ -76,7 +77,7 @@ def ended_early(ended: Ended, store: Store, *, stopped: bool = False) -> FirstPa
     """The end of the run before it has begun: nothing of it is shown as its result."""
     reason = None if stopped else ended.reason
     store.commit(CommitBatch(events=[RunStopped() if reason is None else RunFinished(reason)]))
-    return FirstPartFound(None, Ended(reason, ended.status, None, store.directory, ended.lost, ended.fatal_error))
+    return FirstPartFound(None, replace(ended, reason=reason, results=None, directory=store.directory, servers_up=0))
 
 
 def spent_in(reader: RunReader, *, without: str | None = None) -> SpentByNow:

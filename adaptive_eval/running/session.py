@@ -174,7 +174,6 @@ class Session:
         event = RunStopped() if reason is None else RunFinished(reason)
         self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.elapsed()))
         return ended_of(
-            self._prepared.config,
             [*self._events, event],
             results,
             self._taker.take(),

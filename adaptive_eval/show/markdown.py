@@ -14,9 +14,7 @@ import yaml
 from scipy.special import ndtr
 
 from adaptive_eval import __version__
-from adaptive_eval.core import Reason
 from adaptive_eval.exchange.tables.writer import harmless
-from adaptive_eval.record.ending import why_finished
 from adaptive_eval.record.pairing import Pairing, by_trial_in_words
 from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
@@ -37,7 +35,6 @@ from adaptive_eval.show.text import (
     model_remark,
     number_or_dash,
 )
-from adaptive_eval.store import RunFinished
 
 SPREAD = ("signals", "sampling")
 """Mappings, which become columns of their own."""
@@ -82,9 +79,8 @@ def _found(view: RunView) -> Iterator[str]:
     results = view.results
     if results is None:
         trials = sum(map(sum, view.trials))
-        last = view.events[-1] if view.events else None
-        if last is not None and last.kind == RunFinished.KIND:
-            yield why_finished(Reason(str(last.body["reason"])), asked=trials > 0, fixed=False)
+        if view.ended is not None and view.error is None:
+            yield markdown_cell(view.ended, 1000)
         yield f"No look was taken yet: {count(trials)} trials are graded."
         yield from _mishap(view)
         return

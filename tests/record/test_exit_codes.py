@@ -1,13 +1,10 @@
 """What a script is told of how a run has ended."""
 
-from pathlib import Path
-from typing import Any, cast
-
 import pytest
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.ending import Ending
 
 
 @pytest.mark.parametrize(
@@ -24,6 +21,4 @@ from adaptive_eval.record.ending import Ended
 def test_only_a_run_that_has_decided_everything_has_reached_its_objective(
     reason: Reason | None, code: ExitCode
 ) -> None:
-    no_status = cast(Any, None)
-    ended = Ended(reason, status=no_status, results=None, directory=Path(), lost={}, fatal_error=None, servers_up=0)
-    assert ended.exit_code == code
+    assert Ending(reason=reason, results=None, trials=0).exit_code == code

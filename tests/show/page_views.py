@@ -15,6 +15,7 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
+from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.view import (
@@ -134,6 +135,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         ),
         events=tuple(map(event_view, events)),
         elapsed=elapsed,
+        ended=None if controller.finished is None else ending_of(events, results, int(trials.sum())).why,
     )
 
 

@@ -5,10 +5,10 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
@@ -24,9 +24,10 @@ from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
+from adaptive_eval.record.results import Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
-from adaptive_eval.record.status import CurrentTraffic, StandingRow
+from adaptive_eval.record.status import CurrentTraffic, StandingRow, Status
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
@@ -81,7 +82,17 @@ class Watched(Bed):
         finally:
             display.closed()
         results = results_of(self.subject, self.controller, scheduler.usages)
-        display.ended(Ended(Reason.SETTLED, self.take(), results, self.directory), "adaptive-eval run x.yaml")
+        display.ended(how_it_ended(Reason.SETTLED, self.take(), self.directory, results), "adaptive-eval run x.yaml")
+
+
+def how_it_ended(
+    reason: Reason | None,
+    status: Status,
+    directory: Path,
+    results: Results | None = None,
+    lost: Mapping[str, Lost] = MappingProxyType({}),
+) -> Ended:
+    return Ended(reason=reason, results=results, trials=status.trials, lost=lost, status=status, directory=directory)
 
 
 async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +244,7 @@ def test_an_interval_does_not_leave_the_scale() -> None:
 async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
     bed = Watched(tmp_path)
     await bed.show(QuietDisplay())
-    assert last_screen(Ended(reason, bed.take(), None, tmp_path), "go on").splitlines()[-1] == last
+    assert last_screen(how_it_ended(reason, bed.take(), tmp_path), "go on").splitlines()[-1] == last
 
 
 SERVER, GRADER = (
@@ -255,7 +266,7 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
 ) -> None:
     bed = Watched(tmp_path)
     await bed.show(QuietDisplay())
-    ended = Ended(Reason.BLOCKED, bed.take(), None, tmp_path, lost=lost)
+    ended = how_it_ended(Reason.BLOCKED, bed.take(), tmp_path, lost=lost)
     assert ended.exit_code is code
     assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
     assert "line of a log" not in ended.why

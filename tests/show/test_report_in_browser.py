@@ -115,7 +115,7 @@ def test_the_headline_is_the_finding(tabs: Tabs) -> None:
     said = {
         kind: tabs.report(report_page(asked(kind))).inner_text(".lead") for kind in ("best", "threshold", "precision")
     }
-    assert said["best"].startswith("model-a is first. Finished: everything is resolved or tied.")
+    assert said["best"].startswith("model-a is first. Finished: every comparison is resolved or tied.")
     assert "above 60.0%" in said["threshold"]
     assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
 

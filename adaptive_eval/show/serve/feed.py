@@ -207,7 +207,7 @@ class Feed:
 
     def view(self) -> RunView:
         """The view of the run."""
-        return assemble_view(self.sums, self.stored, self.sums.events(), self.results)
+        return assemble_view(self.sums, self.stored, self.sums.events(), self.results, running=self.running)
 
     @property
     def counts(self) -> Counts:

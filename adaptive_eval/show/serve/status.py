@@ -92,4 +92,4 @@ def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
 
 def ended_of_feed(feed: Feed) -> Ended:
     """How a run that is over has ended."""
-    return ended_of(feed.stored.config, feed.sums.events(), feed.results, stored_status(feed), feed.directory)
+    return ended_of(feed.sums.events(), feed.results, stored_status(feed), feed.directory)

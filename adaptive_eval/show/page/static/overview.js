@@ -10,16 +10,6 @@ import { listed, moment, name, plain, plural } from "./text.js";
 /** @import { Section, State } from "./parts.js" */
 /** @import { RunView } from "./sent.js" */
 
-/** @type {Record<string, string>} */
-const REASONS = {
-  settled: "everything is resolved or tied",
-  out_of_reach: "the trials that are left would probably not decide what is still open",
-  blocked: "what is not decided needs a model that was set aside, or grades that are missing",
-  budget: "the next round does not fit the budget",
-  wall_time: "the time is up",
-  gpu_time: "servers were held for all the GPU hours that the budget allows",
-};
-
 /** @type {Section} */
 export const overview = {
   id: "overview",
@@ -53,22 +43,16 @@ function headline({ view, facts, live }) {
     const trials = view.trials.flat().reduce((sum, one) => sum + one, 0);
     return [
       `No look has been taken yet: ${plural(trials, "trial")} so far. `,
-      live ? "The ranking appears with the first complete round." : (mishap(view) ?? ""),
+      live ? "The ranking appears with the first complete round." : ending(view),
     ];
   }
-  const { run } = view.results;
-  const why =
-    run.status === "finished"
-      ? `Finished: ${REASONS[run.reason ?? ""] ?? run.reason}.`
-      : run.status === "stopped"
-        ? (mishap(view) ?? "Stopped; the same command continues the run.")
-        : "Running.";
+  const why = view.results.run.status === "running" ? "Running." : ending(view);
   return [found(view, facts), " ", h("span", { class: "quiet" }, why)];
 }
 
-/** The error that ended the run, where one did. @param {RunView} view */
-function mishap(view) {
-  return view.error === null ? null : `Stopped by an error: ${plain(view.error, 1000)}`;
+/** How the run has ended: of an error its first line. @param {RunView} view */
+function ending(view) {
+  return plain(view.error === null ? (view.ended ?? "") : `Stopped by an error: ${view.error}`, 1000);
 }
 
 /** What the gate says of every model. @param {RunView} view */

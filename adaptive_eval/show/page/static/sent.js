@@ -23,6 +23,7 @@
  * @property {EventView[]} events
  * @property {number} elapsed
  * @property {string | null} error
+ * @property {string | null} ended
  * @property {string | null} thresholds
  * @property {BatchRow[]} batches
  * @property {SiteView[]} sites
