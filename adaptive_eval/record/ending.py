@@ -185,7 +185,7 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> 
 def ended_of(
     events: Sequence[Event], results: Results | None, status: Status, directory: Path, servers_up: int = 0
 ) -> Ended:
-    """The same for whoever has run it, or watched it."""
+    """How a run that is over has ended, for whoever has run or watched it."""
     found = ending_of(events, results, status.trials)
     return Ended(
         reason=found.reason,

@@ -20,7 +20,6 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.ahead import AskedAhead, EarlyAnswer
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.scheduler.batch_waits import BatchWaits
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes, Place
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
@@ -32,8 +31,9 @@ from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.restoring import Restoring
 from adaptive_eval.scheduler.sending import RequestSender, SendCallbacks
+from adaptive_eval.scheduler.server_need import ServerNeed
 from adaptive_eval.scheduler.server_times import HeldServers, ServerTimes
-from adaptive_eval.scheduler.troubles import Troubles
+from adaptive_eval.scheduler.troubles import RunTroubles
 from adaptive_eval.scheduler.turns import ServerHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
@@ -44,8 +44,6 @@ from adaptive_eval.store import (
     HeldTime,
     ModelSetAside,
     Roster,
-    ServerRests,
-    ServersNoticed,
     Store,
     VerdictsWasted,
     events_of_kind,
@@ -98,18 +96,14 @@ class Scheduler:
         self._launched = frozenset(model for host in hosts for model in host.models)
         self._batches = BatchedLanes(lanes, self)
         self._times = ServerTimes(lanes, self._launched, store.reader.held(), self._batches.models)
-        self._batch_waits = BatchWaits(self._names, controller, self._batches)
-        self._troubles = [Troubles(name) for name in self._names]
-        self._stuck: set[int] = set()
-        """Models of which nothing came when their troubles were told last."""
         self._ending_since: float | None = None
-        self._told_of_grading = 0
         by_id = {question.id: question for question in questions}
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
         self._verdict_costs = VerdictCosts(grading, store, self._losses, controller, lanes)
         self._regrading = Regrading(grading, store, by_id, set(self._names), self._verdict_costs)
         self._intake = Intake(self._roster, alarms)
         self._departures = self._make_departures()
+        self._troubles = RunTroubles(lanes, self._departures, grading, self.note)
         self._committer = self._make_committer()
         self._ahead = self._make_ahead(hosts, ask=ledger is None and not grading.lasting and opening_fit is None)
         self._keeper = AnswerKeeper(
@@ -125,6 +119,7 @@ class Scheduler:
             self.abort,
         )
         self._sender = self._make_sender()
+        self._need = ServerNeed(self._names, controller, self._departures, self._keeper, self._sender, self._batches)
         self._turns = self._make_turns(hosts)
 
     def _make_departures(self) -> Departures:
@@ -164,11 +159,9 @@ class Scheduler:
         else:
             without = {model for host in hosts if len(host.models) > 1 for model in host.models}
             without |= self._recorded | set(self._batches.models)
-        return AskedAhead(self._controller, len(self._lanes), self._keep_early, frozenset(without), self._held_up)
-
-    def _held_up(self) -> bool:
-        """Rounds wait for a model of which nothing comes."""
-        return any(not self._departures.gone(model) for model in self._stuck)
+        return AskedAhead(
+            self._controller, len(self._lanes), self._keep_early, frozenset(without), self._troubles.holding_up
+        )
 
     def _keep_early(self, place: Place, number: int, early: EarlyAnswer) -> None:
         """Store an answer that was asked ahead, and that a round asks for."""
@@ -181,7 +174,7 @@ class Scheduler:
             wanted=self._sender.wanted,
             with_servers=lambda model: not self._sender.booked(model),
             in_flight=lambda model: self.in_flight[model],
-            owed=self._owed,
+            owed=self._need.owed,
             crowded=self._sender.crowded,
             up=self._sender.fill,
             down=self._departures.no_server,
@@ -189,10 +182,10 @@ class Scheduler:
             too_narrow=self._departures.too_narrow,
             no_further=self._departures.no_further_server,
             note=self.note,
-            settled=self._settled,
-            resting=self._rests,
-            waits=self._waits,
-            rests=self._tell_rest,
+            settled=self._need.settled,
+            resting=self._need.rests,
+            waits=self._need.waits,
+            rests=lambda model: self.note(self._need.rest(model)),
             freed=self._pump,
             broken=self.abort,
         )
@@ -253,7 +246,7 @@ class Scheduler:
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
         self._times.hear(event)
-        self._batch_waits.hear(event)
+        self._need.hear(event)
         self._committer.add_event(event)
         self._observer.happened(event)
 
@@ -384,7 +377,7 @@ class Scheduler:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
-            if self._batches.models:  # for which servers may have waited long enough
+            if self._need.changes_by_itself:
                 self._settle_turns()
             if self.halt is not None or self._controller.finished is not None:
                 self._give_up_hopeless()
@@ -396,7 +389,7 @@ class Scheduler:
         now = time.monotonic()
         self._ending_since = now if self._ending_since is None else self._ending_since
         since = now - self._ending_since
-        repeating = {model for model in self._stuck if self._lanes[model].endpoint.stats.oldest <= since}
+        repeating = {model for model in self._troubles.stuck if self._lanes[model].endpoint.stats.oldest <= since}
         if self.halt is None and self._losses.ledger is not None:  # only its failure says that it has cost nothing
             repeating = set()
         for model in repeating | self._turns.deserted:
@@ -404,15 +397,7 @@ class Scheduler:
 
     def _tell_troubles(self) -> None:
         self._sender.tell_losses()
-        now = time.monotonic()
-        for model, (lane, troubles) in enumerate(zip(self._lanes, self._troubles, strict=True)):
-            news = list(troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now))
-            for event in () if self._departures.gone(model) else news:  # else nobody waits for its servers any more
-                self.note(event)
-        self._stuck = {model for model, troubles in enumerate(self._troubles) if troubles.stuck}
-        for notice in self._grading.notices[self._told_of_grading :]:
-            self.note(ServersNoticed("", notice.kind, notice.text))
-            self._told_of_grading += 1
+        self._troubles.tell()
 
     # -- what is asked, and what comes ---------------------------------------------------------------------------
 
@@ -426,31 +411,6 @@ class Scheduler:
     def _settle_turns(self) -> None:
         if self.halt is None and not self._done.done():
             self._turns.settle()
-
-    def _owed(self, model: int) -> bool:
-        """Something that this model was asked for is not told to the core."""
-        return not self._departures.gone(model) and self._controller.outstanding(model) > self._keeper.asked(model)
-
-    def _settled(self, model: int) -> bool:
-        """Whether a model's server may go: nobody waits for an answer, and nothing further will be asked."""
-        nothing_further = model in self._departures.settled or self._departures.gone(model)
-        return nothing_further and not self.in_flight[model]
-
-    def _rests(self, model: int) -> bool:
-        """Whether a model's server has nothing to do until others want more of it."""
-        return self._idle(model) and model in self._departures.resting
-
-    def _waits(self, model: int) -> bool:
-        """Whether a model's server has had nothing to do for long, and will not before a batch is back."""
-        return bool(self._batches.models) and self._batch_waits.long_enough(model, idle=self._idle(model))
-
-    def _idle(self, model: int) -> bool:
-        """Whether nothing of a model is asked, in flight, or being stored."""
-        return not (self.in_flight[model] or self._owed(model) or self._sender.wanted(model))
-
-    def _tell_rest(self, model: int) -> None:
-        """Say why a model's server is stopped."""
-        self.note(ServerRests(self._names[model], None if self._rests(model) else self._batch_waits.awaited))
 
     def _ask_no_more(self, model: int) -> None:
         self._sender.waiting.forget(model)

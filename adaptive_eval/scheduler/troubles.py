@@ -3,9 +3,13 @@
 Read off what the endpoint counts anyway, twice a second. What is over in a moment is not told.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from adaptive_eval.endpoints.types import EndpointStats, Notice, ReplicaStats
+from adaptive_eval.scheduler.departures import Departures
+from adaptive_eval.scheduler.grading import Grading
+from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, ServersNoticed
 
 LOST_SECONDS = 2.0
@@ -67,3 +71,32 @@ class Troubles:
             if now - since >= RETRYING_SECONDS and not self._told:
                 self._told = True
                 yield OnlyFailures(self._name, round(now - since), dict(stats.errors), stats.last_error or None)
+
+
+class RunTroubles:
+    """Those of all models, and of whoever is asked for their grades."""
+
+    def __init__(
+        self, lanes: Sequence[Lane], departures: Departures, grading: Grading, note: Callable[[Event], None]
+    ) -> None:
+        self._lanes, self._departures, self._grading, self._note = lanes, departures, grading, note
+        self._each = [Troubles(lane.name) for lane in lanes]
+        self._told_of_grading = 0
+        self.stuck: Collection[int] = ()
+        """Models of which nothing came when this was told last."""
+
+    def tell(self) -> None:
+        """Note what is new."""
+        now = time.monotonic()
+        for model, (lane, troubles) in enumerate(zip(self._lanes, self._each, strict=True)):
+            news = list(troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now))
+            for event in () if self._departures.gone(model) else news:  # else nobody waits for its servers any more
+                self._note(event)
+        self.stuck = {model for model, troubles in enumerate(self._each) if troubles.stuck}
+        for notice in self._grading.notices[self._told_of_grading :]:
+            self._note(ServersNoticed("", notice.kind, notice.text))
+            self._told_of_grading += 1
+
+    def holding_up(self) -> bool:
+        """Whether rounds wait for a model of which nothing comes."""
+        return any(not self._departures.gone(model) for model in self.stuck)
