@@ -137,7 +137,10 @@ SHARE_WORTH_SAYING = 0.02
 """Truncated, empty and refused answers are reported from this share on."""
 
 _MEANING = {
-    "truncated": "ended at max_tokens and were graded as they stand; raise max_tokens if they were cut off",
+    "truncated": (
+        "ended at max_tokens, or where the context of their server was full, and were graded as they stand; raise that "
+        "if they were cut off"
+    ),
     "empty": "are empty",
     "refusal": "are refusals",
     "content_filter": "were withheld by a content filter",
