@@ -156,7 +156,7 @@ def _of_the_run(event: Event) -> str | None:
             return f"{event.model} is recorded: {trials} outcomes of the run {event.run} stand for it"
         case ThresholdsFrozen():
             found = [f"{name} {value:.4g}" for name, value in event.values.items()]
-            found += [f"the usual length of {len(event.medians)} questions"] if event.medians else []
+            found += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
             where = "the opening" if event.run is None else f"the run {event.run}"
             basis = f"thresholds frozen, from {sum(event.models.values())} trials of {where}"
             return f"{basis}: {', '.join(found)}" if found else basis

@@ -60,7 +60,7 @@ def test_logs_by_inspect_itself(tmp_path: Path) -> None:
         run = tmp_path / str(number)
         done = imported(path, "--to", run)
         assert done.exit_code == 0, done.stderr
-        assert "5 trials of 1 models on 2 questions" in done.stdout
+        assert "5 trials of 1 model on 2 questions" in done.stdout
         assert "missing   1 of mockllm/model: 1 error: RuntimeError" in done.stdout
         found.append(outcomes(run))
     assert found[0] == found[1]

@@ -419,7 +419,7 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         (OpponentAnswered("bob", 2, 2, 60), "60 answers of bob are there, and all others are compared with them"),
         (
             ThresholdsFrozen(values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
-            "thresholds frozen, from 24 trials of the opening: high 0.25, the usual length of 1 questions",
+            "thresholds frozen, from 24 trials of the opening: high 0.25, the usual length of 1 question",
         ),
         (
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
