@@ -149,7 +149,7 @@ def wait_until(met: Callable[[], object], process: "WarmProcess | subprocess.Pop
     """Wait for what a process brings about, which must not end before."""
     deadline = time.monotonic() + HANGS
     while not met():
-        assert process.poll() is None, "it has ended before"
+        assert process.poll() is None, f"it has ended before: {process.communicate()}"
         assert time.monotonic() < deadline, "it never comes"
         time.sleep(0.005)
 

@@ -21,7 +21,8 @@ from adaptive_eval.record.lines import several
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 PROMPT, COMPLETION = 40, 90
-CAP = 60_000
+CAP = 120_000
+"""Far from reached when the server holds, however many answers are lost by then."""
 RESETS = 0.15
 HELD_AFTER = 150
 RESET_AT_ONCE = struct.pack("ii", 1, 0)
@@ -32,6 +33,7 @@ class Meter(ThreadingHTTPServer):
     so many it waits until it is let go on."""
 
     daemon_threads = True
+    request_queue_size = 256
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -117,13 +119,13 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(
         budget={"tokens": CAP},
-        trials={"min": 2, "max": 60},
+        trials={"min": 2, "max": 60, "favour": "cost"},
         sampling={"temperature": 0.6, "max_tokens": 100},
         stopping={"futility": False},
         stop_on_alarm="never",
     )
     process = site.start(config, "--run-dir", str(site.directory()))
-    wait_until(lambda: meter.holds.is_set() and trials_in(site.directory()) >= 90, process)
+    wait_until(lambda: meter.holds.is_set() and trials_in(site.directory()) >= 60, process)
     kill(process)
     tokens, lost, in_flight = stored(site.directory())
     assert lost and not any(one.killed for one in lost), "resets are written down as they happen"
