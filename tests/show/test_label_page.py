@@ -166,6 +166,6 @@ def test_by_keyboard_in_a_browser(site: Site, tabs: Tabs) -> None:
         page.keyboard.press("s")
         page.wait_for_selector("text=Nothing is left to label")
         page.keyboard.press("q")
-        page.wait_for_selector("text=this page can be closed")
+        page.wait_for_selector("text=you can close this page")
         process.communicate(timeout=HANGS)
     assert list(read_labels(run).values()) == ["correct", "correct"]
