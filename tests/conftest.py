@@ -1,8 +1,8 @@
 """What all tests share: a simulated server with fast answers, another with slow ones, a place to run against them, a
 browser, and in some rooms a clock that waits for them.
 
-Property tests are not timed, nor is how their examples are drawn, since the machines they run on are not alike, and the
-same in every run where `CI` is set.
+Property tests are not timed, nor is how their examples are drawn, since the machines they run on are not alike. They
+draw the same examples in every run, and others only where `THOROUGH` is set: a change is judged by what it changes.
 Hundreds of processes are started that import the package: they may keep what they have compiled, whatever is set. Some
 are sent signals, which they would never hear of where the shell has these ignored, as in the background or under nohup.
 """
@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 from live_runs import EndedRuns, Site, small_world
 from patient_time import PatientLoop
 from ports import held_port
-from thoroughness import examples
+from thoroughness import THOROUGH, examples
 
 from adaptive_eval.endpoints import checking, failures, refusals, servers
 from adaptive_eval.running.garbage import MADE
@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 settings.register_profile(
-    "untimed", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
+    "untimed",
+    deadline=None,
+    derandomize=not THOROUGH,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("untimed")
 

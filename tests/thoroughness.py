@@ -1,5 +1,5 @@
-"""How much is tried: of a property's examples a fifth while one works, and all where `THOROUGH` is set; of a long
-simulation a part, and the whole before a release.
+"""How much is tried: of a property's examples a fifth, the same ones each time; where `THOROUGH` is set all of them,
+and others each time, as is done at night. Of a long simulation a part, and the whole before a release.
 """
 
 import os

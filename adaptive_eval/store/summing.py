@@ -20,6 +20,7 @@ AT_ONCE = 8192
 NO_COUNTS: Counts = np.zeros((0, 0, 1), dtype=np.int32)
 NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
 _LAST = "SELECT coalesce(max(id), 0) FROM trials"
+_COUNT = "SELECT count(*) FROM trials"
 _PENDING = f"SELECT 1 FROM trials WHERE id > ? AND category IS NULL AND grader_error IN ('{AWAITS}', '{WAITS}') LIMIT 1"
 _KEEP = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -67,6 +68,10 @@ def keep_sums(ledger: RunLedger) -> None:
     ((last,),) = ledger.rows(_LAST)
     if last < SUMMED_EVERY or last == after or list(ledger.rows(_PENDING, after)):
         return
+    if known is None:  # trials are forgotten as well: the last id may be larger than their count
+        ((count,),) = ledger.rows(_COUNT)
+        if count < SUMMED_EVERY:
+            return
     ledger.make_room_for_sums()
     sums = sums_after(ledger, 0) if known is None else all_sums(ledger, known)
     spending = thinned(all_spending(ledger, known, MOST_MOMENTS), MOST_MOMENTS)

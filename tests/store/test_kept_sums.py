@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 from two_by_two import HEADER, make_trial
@@ -95,6 +95,7 @@ steps = st.lists(
 
 
 @given(steps=steps)
+@example(steps=[("commit", 0), ("forget", 1), ("forget", 1), ("forget", 1)])  # seven trials remain, and ids up to 9
 @settings(max_examples=examples(60))
 def test_sums_are_always_what_the_trials_come_to(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
