@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from adaptive_eval.endpoints.failures import (
     FAILED,
     FINISHED,
+    MAY_BE_NULL,
     NO_REASON,
     Failure,
     FailureKind,
@@ -49,6 +50,8 @@ _LOW_WORDS = "its server reports fewer tokens than such texts must have: they ar
 _ABSURD_SAID = "its server reports {} tokens for an answer, far more than max_tokens allows"
 _ABSURD_PROMPT = "its server reports {} tokens for a prompt, far more than its text can have"
 _REFUSAL: frozenset[Signal] = frozenset({"refusal"})
+_EMPTY: frozenset[Signal] = frozenset({"empty"})
+_REASONING_ONLY: frozenset[Signal] = frozenset({"empty", "reasoning_only"})
 
 
 class ResponseOrigin(NamedTuple):
@@ -136,6 +139,13 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     return tuple((one["token"], float(one["logprob"])) for one in told if _is_token(one))
 
 
+def _is_null(message: dict[str, Any]) -> bool:
+    """Whether a chat's reply has nothing: an empty text would be one."""
+    return message.get("content") is None and not any(
+        message.get(name) for name in ("reasoning_content", "reasoning", "tool_calls", "function_call")
+    )
+
+
 def _is_token(one: object) -> bool:
     if not isinstance(one, dict) or not isinstance(one.get("token"), str):
         return False
@@ -179,6 +189,8 @@ class _Draft(NamedTuple):
     """By a usage of its own; 0 where there is none."""
     slot: tuple[tuple[str, float], ...] = ()
     named: AnswerLogprobs | None = None
+    is_null: bool = False
+    """It ended by itself, and its server names neither a text, nor reasoning, nor a call of a tool."""
 
     @property
     def size(self) -> int:
@@ -230,6 +242,8 @@ class AnswerReader:
         prompt_tokens = _count(usage.get("prompt_tokens"))
         drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
         completion = _completion_tokens(drafts, _count(usage.get("completion_tokens")), "timings" in payload)
+        if any(draft.is_null and not tokens for draft, tokens in zip(drafts, completion, strict=True)):
+            raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (content null, no tokens)")
         completion = self._believable(completion, drafts)
         prompts = _shares(self._prompt_tokens(prompt_tokens, prompt), [1] * len(drafts))
         return [
@@ -300,16 +314,18 @@ class AnswerReader:
             if self._prompt_logprobs == "echo":
                 text = text.removeprefix(prompt.text or "")
                 before, logprobs = logprobs[:prompt_tokens], logprobs[prompt_tokens:]
+        finish = self._finish(choice)
         return _Draft(
             text,
             reasoning if isinstance(reasoning, str) else None,
-            self._finish(choice),
+            finish,
             refused,
             logprobs,
             before,
             _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
             _slot(choice) if self._chat else (),
             named,
+            self._chat and not refused and _is_null(choice["message"]) and finish_word(finish) not in MAY_BE_NULL,
         )
 
     def _finish(self, choice: dict[str, Any]) -> str:
@@ -349,10 +365,12 @@ def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> lis
     return _shares(used, sizes)
 
 
-def signals_of_text(text: str, finish_reason: str) -> frozenset[Signal]:
+def text_signals(text: str, finish_reason: str, reasoning: str | None = None) -> frozenset[Signal]:
     """The signals that an answer's text and its end show by themselves."""
-    empty: frozenset[Signal] = frozenset() if text.strip() else frozenset({"empty"})
-    return signals_of_finish(finish_reason) | empty
+    ended = signals_of_finish(finish_reason)
+    if text.strip():
+        return ended
+    return ended | (_REASONING_ONLY if not ended and reasoning and reasoning.strip() else _EMPTY)
 
 
 def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: ResponseOrigin) -> Answer:
@@ -369,7 +387,8 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         attempts=arrival.attempts,
         completion_bpt=mean_bits(draft.logprobs) if draft.logprobs else None,
         prompt_bpt=mean_bits(draft.prompt_logprobs) if draft.prompt_logprobs else None,
-        signals=signals_of_text(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
+        signals=text_signals(draft.text, draft.finish_reason, draft.reasoning)
+        | (_REFUSAL if draft.refused else frozenset()),
         abreast=arrival.abreast,
         slot=draft.slot,
         token_logprobs=draft.named,

@@ -57,6 +57,8 @@ _ENDED = frozenset(
     {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "complete", "tool_calls", "tool_use", "function_call"}
 )
 FINISHED = _ENDED | TRUNCATED | FILTERED | REFUSED
+MAY_BE_NULL = TRUNCATED | FILTERED | REFUSED | {"tool_calls", "tool_use", "function_call"}
+"""Reasons for which an answer may have no text, though something was generated."""
 FAILED = frozenset(
     {
         *("abort", "aborted", "cancel", "cancelled", "canceled", "error", "error_toxic", "error_limit"),

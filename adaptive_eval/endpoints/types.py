@@ -37,7 +37,8 @@ FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FRAMING = frozenset({"host", "content-type", "content-length", "transfer-encoding", "connection"})
 
-Signal = Literal["truncated", "empty", "refusal", "content_filter", "context_length", "timed_out"]
+Signal = Literal["truncated", "empty", "reasoning_only", "refusal", "content_filter", "context_length", "timed_out"]
+"""`reasoning_only`: empty, though the model thought and ended by itself."""
 
 
 def _base_urls(value: str | tuple[str, ...]) -> tuple[str, ...]:

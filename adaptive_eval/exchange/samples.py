@@ -17,7 +17,7 @@ import orjson
 from pydantic import ValidationError
 
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.answers import signals_of_text
+from adaptive_eval.endpoints.answers import text_signals
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.rubric import Rubric
@@ -242,7 +242,7 @@ def logged_answer(
         reasoning=reasoning,
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
-        signals=signals_of_text(text, finish_reason) | more,
+        signals=text_signals(text, finish_reason, reasoning) | more,
     )
 
 

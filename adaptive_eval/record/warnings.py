@@ -142,6 +142,10 @@ _MEANING = {
         "if they were cut off"
     ),
     "empty": "are empty",
+    "reasoning_only": (
+        "have no text but reasoning that ended by itself, so that what they answer may stand there, and they were "
+        "graded as empty; look at the reasoning parser of its server"
+    ),
     "refusal": "are refusals",
     "content_filter": "were withheld by a content filter",
     "context_length": "were not given because prompt and max_tokens exceed the context",
@@ -348,6 +352,7 @@ def cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Cau
     """Everything else worth a warning, model by model."""
     for name, usage in zip(names, usages, strict=True):
         for signal, meaning in _MEANING.items():
-            share = usage.signals[signal] / max(usage.trials, 1)
+            told = usage.signals["reasoning_only"] if signal == "empty" else 0  # these are told apart
+            share = (usage.signals[signal] - told) / max(usage.trials, 1)
             if share >= SHARE_WORTH_SAYING:
                 yield Caution(signal, name, f"{share:.1%} of its answers {meaning}")

@@ -92,6 +92,11 @@ def test_content_may_be_a_list_of_parts() -> None:
         (choice("", "stop"), {"empty"}),
         (choice(None, "length"), {"empty", "truncated"}),
         (choice(" \n"), {"empty"}),
+        (choice(None, reasoning_content="It is 42."), {"empty", "reasoning_only"}),
+        (choice("", reasoning="It is 42."), {"empty", "reasoning_only"}),
+        (choice("", "length", reasoning="It may b"), {"empty", "truncated"}),
+        (choice(None, tool_calls=[{"id": "a"}]), {"empty"}),
+        (choice(None, "tool_calls"), {"empty"}),
         (choice("cut o", "MAX_TOKENS"), {"truncated"}),
         (choice("cut o", "model_length"), {"truncated"}),
         (choice("", "content-filter"), {"content_filter", "empty"}),
@@ -104,6 +109,20 @@ def test_content_may_be_a_list_of_parts() -> None:
 )
 def test_signals(made: dict[str, object], signals: set[str]) -> None:
     assert chat({"choices": [made]})[0].signals == signals
+
+
+@pytest.mark.parametrize("usage", [{}, {"usage": {"prompt_tokens": 9, "completion_tokens": 0}}])
+def test_where_nothing_was_generated_there_is_no_answer(usage: dict[str, object]) -> None:
+    with pytest.raises(Failure, match="generated nothing") as caught:
+        chat({"choices": [choice(None)], **usage})
+    assert caught.value.kind is FailureKind.SERVER_ERROR
+    with pytest.raises(Failure, match="generated nothing"):
+        chat({"choices": [choice("42"), choice(None) | {"index": 1}], **usage}, n=2)
+
+
+def test_null_is_an_empty_answer_where_tokens_were_generated() -> None:
+    (answer,) = chat({"choices": [choice(None)], "usage": {"prompt_tokens": 9, "completion_tokens": 1}})
+    assert (answer.text, answer.signals) == ("", {"empty"})
 
 
 def test_a_refusal_is_the_text_where_there_is_no_other() -> None:

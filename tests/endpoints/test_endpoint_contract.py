@@ -56,6 +56,10 @@ NO_ANSWERS: dict[str, dict[str, Any]] = {
     },
     "all of it is an error": {"choices": [choice("", "stop")], "object": "error", "message": "out of memory"},
     "an error by its type": {"choices": [choice("", "stop")], "type": "error", "message": "overloaded"},
+    "null, and no tokens": {
+        "choices": [choice(None, "stop")],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 0},
+    },
     "error in a choice that says so": {"choices": [choice("", "error", error={"message": "upstream", "code": 502})]},
 }
 

@@ -222,6 +222,16 @@ def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
     assert warned(usage_of(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
 
 
+def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do() -> None:
+    others = [("q1", "", number) for number in range(95)]
+    assert warned(usage_of(*others, *[("q1", "empty reasoning_only", 95 + one) for one in range(5)])) == {
+        "reasoning_only": 1
+    }
+    assert warned(usage_of(*others, ("q1", "empty reasoning_only", 95))) == {}
+    mixed = [("q1", "empty reasoning_only", 95), ("q1", "empty reasoning_only", 96), *[("q1", "empty", None)] * 3]
+    assert warned(usage_of(*others, *mixed))["empty"] == 1
+
+
 @pytest.mark.parametrize(
     ("trials", "ends", "text"),
     [
