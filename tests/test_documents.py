@@ -170,6 +170,14 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_benchmarks_have_a_page_where_one_is_cited_and_it_is_short() -> None:
+    citing = [*(ROOT / "docs" / "guide").glob("*.md"), ROOT / "README.md", ROOT / "benchmarks" / "goals.md"]
+    cited = {name for path in citing for name in re.findall(r"\]\((?:[./]*benchmarks/)?(\w+)\.md", path.read_text())}
+    pages = {path.stem: path.read_text().count("\n") for path in (ROOT / "benchmarks").glob("*.md")}
+    assert pages.keys() - {"README", "goals"} <= cited, "a page that nobody cites: its script prints it"
+    assert not {name: lines for name, lines in pages.items() if lines > 60}, "a page is as long as a screen"
+
+
 def test_every_value_on_a_trials_way_exists_and_its_home_too() -> None:
     homes = re.findall(r"`([a-z_]+/[a-z0-9_]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text())
     assert not [home for home in homes if not (ROOT / "adaptive_eval" / home).exists() and not (ROOT / home).exists()]
