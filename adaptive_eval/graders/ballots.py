@@ -1,22 +1,25 @@
 """What a judge fills in, and how that is read from its reply: as JSON where its server sees to it, else line by line.
 
 A line carries the number of the transcript, so that what an answer says of a verdict is none, even where the judge
-repeats it. A reply in JSON is one object and nothing else, so that nothing within it can be taken for another.
+repeats it. A reply in JSON ends with the object, and has no other that says something else. The reasoning of a model
+that thinks before it replies is never read.
 """
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.answer_text import final_text
 
 VERDICT = "verdict"
 REASONING = "reasoning"
 """In a reply in JSON the judge thinks here, before it decides."""
 SHOWN = 60
 """Characters of a reply that is no verdict."""
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+SEVERAL = "the judge gave several verdicts in one reply"
+MOST_BRACES = 1_000
+"""Places of a reply at which an object is looked for."""
 
 
 class BallotField(NamedTuple):
@@ -43,6 +46,7 @@ def lines_wanted(ballot: Ballot, number: str) -> str:
 
 def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
     """What a reply ends with; `GraderError` where it does not say it, or says several things."""
+    reply = _after_reasoning(reply)
     lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
     marks = [_mark(one.name, number) for one in ballot]
     told = [line for line in lines if any(mark in line for mark in marks)]
@@ -54,7 +58,7 @@ def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
         raise GraderError(f"the judge gave no verdict: its reply does not end with {wanted} asked for: {found}")
     for mark in marks:
         if len({line.partition(mark)[2].strip().casefold() for line in told if line.startswith(mark)}) > 1:
-            raise GraderError("the judge gave several verdicts in one reply")
+            raise GraderError(SEVERAL)
     return tuple(_known(line.partition(mark)[2], one) for line, mark, one in zip(last, marks, ballot, strict=True))
 
 
@@ -79,26 +83,53 @@ def reply_format(ballot: Ballot) -> dict[str, Any]:
 
 
 def said_in_object(reply: str, ballot: Ballot) -> Said:
-    """What a reply in JSON says; `GraderError` where it is anything else than the object that was asked for."""
+    """What the object says that a reply ends with; `GraderError` where there is none, or another says otherwise."""
     text = reply.strip()
-    fenced = _FENCED.fullmatch(text)
-    try:
-        found = json.loads(text if fenced is None else fenced[1], object_pairs_hook=_once)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not {one.name for one in ballot} <= found.keys() <= _members(ballot):
+    if text[:1] not in ("{", "`"):  # else what looks like the end of the reasoning stands within the object
+        text = _after_reasoning(text).strip()
+    found = [(one, end) for one, end in _objects(text) if _fits(one, ballot)]
+    if not found or text[found[-1][1] :].strip() not in ("", "```"):
         seen = f"it begins with {text[:SHOWN]!r}" if text else "it is empty"
         raise GraderError(f"the judge gave no verdict: its reply is not the JSON object that was asked for: {seen}")
-    return tuple(_known(found[one.name], one) for one in ballot)
+    said = {tuple(_known(object_[one.name], one) for one in ballot) for object_, _ in found}
+    if len(said) > 1:
+        raise GraderError(SEVERAL)
+    return said.pop()
 
 
-def _members(ballot: Ballot) -> set[str]:
-    return {REASONING, *(one.name for one in ballot)}
+def _after_reasoning(reply: str) -> str:
+    """The reply without the reasoning before it; `GraderError` where there is nothing else."""
+    final = final_text(reply)
+    if reply.strip() and not final.strip():
+        raise GraderError(
+            "the judge gave no verdict: its reply is reasoning alone; where that was cut off, raise "
+            "grader.sampling.max_tokens"
+        )
+    return final
+
+
+def _objects(text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Each object in JSON that does not stand within another, and where it ends."""
+    decoder, at = json.JSONDecoder(object_pairs_hook=_once), 0
+    for _ in range(MOST_BRACES):
+        if (at := text.find("{", at)) < 0:
+            return
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+        else:
+            yield found, at
+
+
+def _fits(found: Mapping[str, Any], ballot: Ballot) -> bool:
+    names = {one.name for one in ballot}
+    return names <= found.keys() <= {REASONING, *names}
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
     if len({name for name, _ in pairs}) < len(pairs):
-        raise GraderError("the judge gave several verdicts in one reply")
+        raise GraderError(SEVERAL)
     return dict(pairs)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import Unavailable
+from adaptive_eval.graders.asked import USED
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.ledger import (
     LostAnswers,
@@ -39,6 +40,13 @@ BEYOND = (
     "keep to grader.sampling.max_tokens, and no cap can hold; mend it and run the same command, or remove the caps"
 )
 
+FIRST_ANSWERS = 12
+"""A grader that has failed on so many answers, and has given no verdict yet, is taken to fail on all."""
+MUTE = (
+    "no verdict has come on any of the first {} answers, so nothing more is asked: {}\n"
+    "Every answer is stored. Mend the grader or its server; the same command then has these answers graded first."
+)
+
 
 def require_kept(verdict: Regrade, reserved: Cost, vote: Cost) -> None:
     """Raise `Unavailable` where a verdict has cost more than was reserved for it; `vote` is one reply to it, at most.
@@ -61,12 +69,22 @@ class VerdictCosts:
         self._vote = grading.lost_vote if counted else NO_COST
         self._counted = counted
         self._store, self._losses, self._controller = store, losses, controller
+        self._heard = False
+        """A verdict has come, in this start or before."""
+        self._failed = 0
         self._lanes = {lane.name: lane for lane in lanes}
         self._names = [lane.name for lane in lanes]
 
     def require_kept(self, verdict: Regrade) -> None:
-        """Raise `Unavailable` where a verdict, as it came, shows that the caps cannot hold."""
+        """Raise `Unavailable` where a verdict, as it came, shows that the caps cannot hold, or that none ever comes."""
         require_kept(verdict, self.reserved, self._vote)
+        self._failed += verdict.failed
+        self._heard = self._heard or bool(verdict.signals.get(USED[0]))
+        if self._failed < FIRST_ANSWERS or self._heard or self._controller.finished is not None:
+            return  # at a cap, lost replies are not asked for again
+        self._heard = any(use.cost.tokens for use in self._store.reader.grading_uses().values())
+        if not self._heard:
+            raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 
     def used(self, verdict: Regrade) -> Regrade:
         """The verdict, taking back what it did not use of what was reserved for it."""

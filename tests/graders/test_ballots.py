@@ -76,6 +76,21 @@ def test_an_object_is_read_with_or_without_a_fence() -> None:
     told = '{"reasoning": "It says {\\"verdict\\": 1}.", "sound": "met", "form": "FULL"}'
     for reply in (told, f"\n```json\n{told}\n```\n", f"```\n{told}\n```"):
         assert said_in_object(reply, BALLOT) == ("met", "full")
+        assert said_in_object(f"So {{1}} it is: {reply}", BALLOT) == ("met", "full")
+
+
+def test_reasoning_before_a_reply_is_not_read() -> None:
+    other = '{"sound": "not met", "form": "none"}'
+    told = '{"reasoning": "It closes </think> itself.", "sound": "met", "form": "full"}'
+    assert said_in_object(told, BALLOT) == ("met", "full")
+    for begins in ("<think>\n", ""):  # the template of a model may have opened it
+        said = '{"sound": "met", "form": "full"}'
+        assert said_in_object(f"{begins}Maybe {other}\n</think>\n\n{said}", BALLOT) == ("met", "full")
+        lines = f"SOUND-{NUMBER}: met\nFORM-{NUMBER}: full"
+        thought = lines.replace("met", "not met")
+        assert said_in_lines(f"{begins}{thought}\n</think>\n{lines}", NUMBER, BALLOT) == ("met", "full")
+    with pytest.raises(GraderError, match="reasoning alone"):
+        said_in_lines(f"<think>\nSOUND-{NUMBER}: met\nFORM-{NUMBER}: full", NUMBER, BALLOT)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +98,11 @@ def test_an_object_is_read_with_or_without_a_fence() -> None:
     [
         ("", "not the JSON object that was asked for: it is empty$"),
         ("7" * 99, f"not the JSON object that was asked for: it begins with '{'7' * 60}'$"),
-        ('I say {"sound": "met", "form": "full"}', "not the JSON object"),
-        ('{"sound": "met", "form": "full"} {"sound": "not met", "form": "none"}', "not the JSON object"),
+        ('{"sound": "met", "form": "full"} is what the answer asks for', "not the JSON object"),
+        ('{"sound": "met", "form": "full"} {"sound": "not met", "form": "none"}', "several verdicts"),
+        ('{"so": {"sound": "met", "form": "full"}}', "not the JSON object"),
+        ('<think>{"sound": "met", "form": "full"}', "reasoning alone; .*raise grader.sampling.max_tokens"),
+        ('{"a":' * 100_000, "not the JSON object"),
         ('{"sound": "met"}', "not the JSON object"),
         ('{"sound": "met", "form": "full", "verdict": "correct"}', "not the JSON object"),
         ('["met", "full"]', "not the JSON object"),

@@ -28,6 +28,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.scheduler.verdict_costs import FIRST_ANSWERS
 from adaptive_eval.show.beside import grading_in_short
 from adaptive_eval.show.text import count
 from adaptive_eval.simulate.faults import Faults
@@ -162,6 +163,31 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
     mended, never = Found.of(site.directory()).outcomes, Found.of(site.directory("plain")).outcomes
     common = mended.keys() & never.keys()
     assert common and all(mended[key] == never[key] for key in common)
+
+
+def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_first_gives_them(
+    site: Site, fair_url: str
+) -> None:
+    replies = ["<think>I cannot decide"]
+    with saying(("judge",), lambda model, question, seed: replies[seed % len(replies)]) as server:
+        grader = judged_by(server.base_url, concurrency={"concurrency": 1})
+        both = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
+        config = site.write(**settings(fair_url, grader=grader, models=both))
+        for _ in range(2):  # of the second start, these are the ones that the first has stored
+            ended = site.run(config)
+            said = " ".join(ended.output.split())
+            assert ended.exit_code == ExitCode.ENDPOINTS, said
+            assert "no verdict has come on any of the first 1" in said and "its reply is reasoning alone" in said
+            assert FIRST_ANSWERS <= len(server.asked) < 24
+            server.asked.clear()
+            assert all(trial.category is None for trial in stored(site))
+        said_first = '<think>{"verdict": "neither"}?</think>It is '
+        replies[:] = [f'{said_first}{{"verdict": "{verdict}"}}' for verdict in ("correct", "wrong")]
+        assert site.run(config).exit_code in ENDED
+        assert {trial.signals["verdict"] for trial in stored(site)} == {"correct", "wrong"}
+        replies[:] = ["no"]  # one that has given verdicts is not taken to be mute
+        site.run(site.write(**settings(fair_url, grader=grader)))  # a model joins
+        assert sum(trial.category is None for trial in stored(site)) >= FIRST_ANSWERS
 
 
 @pytest.mark.slow

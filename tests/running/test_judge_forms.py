@@ -100,10 +100,11 @@ def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> No
     server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(server) as url:
         strict = settings(site, url, {**SCORES, "structured": True}, trials={"min": 2, "max": 2})
-        site.run(site.write(**strict))
-        assert all(
-            trial.category is None and "response_format is not" in str(trial.grader_error) for trial in stored(site)
-        )
+        ended = site.run(site.write(**strict))
+        assert ended.exit_code == ExitCode.ENDPOINTS and "no verdict has come on any of the first 12" in ended.output
+        asked = [trial for trial in stored(site) if trial.grader_error != WAITS]
+        assert asked and all("response_format is not" in str(trial.grader_error) for trial in asked)
+        assert all(trial.category is None for trial in stored(site))
         never = settings(site, url, {**SCORES, "structured": False}, trials={"min": 2, "max": 2})
         before = server.counts["rejected"]
         assert site.run(site.write("never", **never), "--run-dir", str(site.directory("never"))).exit_code in ENDED

@@ -151,7 +151,7 @@ def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site:
             site.run(config, "--run-dir", str(site.directory(name)))
         for trial in stored(site, name):
             if trial.category is None:
-                assert "leaves the probabilities open" in str(trial.grader_error)
+                assert trial.grader_error == WAITS or "leaves the probabilities open" in str(trial.grader_error)
             elif trial.signals["verifier_open"]:
                 assert 0.0 < float(trial.signals["verifier_c"]) <= float(trial.signals["verifier_open"]) + 1e-9 < 0.06
         assert any(trial.category is not None for trial in stored(site, name)) or not graded
@@ -162,8 +162,9 @@ def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
     verifier = SimulatedVerifier(0.0, talks=12.0)
     with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
         ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
-    assert ended.exit_code not in (ExitCode.REACHED, ExitCode.CONFIGURATION)
-    assert all("replied with something else" in str(trial.grader_error) for trial in stored(site))
+    assert ended.exit_code == ExitCode.ENDPOINTS and "replied with something else" in ended.output
+    failed = [str(trial.grader_error) for trial in stored(site) if trial.grader_error != WAITS]
+    assert failed and all("replied with something else" in one for one in failed)
 
 
 @pytest.mark.slow
