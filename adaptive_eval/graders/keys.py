@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grader
 from adaptive_eval.questions.types import Question
@@ -58,6 +59,10 @@ async def require_right_keys(grader: Grader, pool: GradingPool, questions: Seque
         if pool.refused is not None:
             raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
     right = sum(one.told is _Told.RIGHT for one in tried)
+    if isinstance(grader, Python) and not grader.key_is_answer:
+        failed = [one.problem for one in tried if one.told is _Told.FAILED]
+        raised = f"; it fails on {len(failed)} of them: {failed[0]}" if failed else ""
+        return KeysFound(right, f"grader.key_is_answer says that they are no answers{raised}")
     surely_wrong = {_Told.WRONG, _Told.FAILED} if grader.knows_right_answers or right else {_Told.FAILED}
     each = zip(questions, tried, strict=True)
     problems = [f"question {question.id}: {one.problem}" for question, one in each if one.told in surely_wrong]

@@ -28,6 +28,11 @@ def other_way_round(question, text):
 def never(text, question):
     return False
 
+def strict(text, question):
+    if text != "yes":
+        raise ValueError("no program")
+    return True
+
 def points(text, question):
     return {"points": 3.0}
 
@@ -117,6 +122,10 @@ def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch:
     with pytest.raises(ConfigError, match=r"question q0: the answer '42' is graded wrong \(nothing is found in it\)"):
         tried(function("never", Here), "42")
     assert tried(function("never", Here, key_is_answer=False), "42").right == 0
+    with pytest.raises(ConfigError, match=r"(?s)question q1: .*set grader.key_is_answer: false"):
+        tried(function("strict", Here), "yes", "no")
+    found = tried(function("strict", Here, key_is_answer=False), "yes", "no")
+    assert found.right == 1 and "says that they are no answers; it fails on 1 of them: " in found.words
     assert "does not say of every answer whether it is correct" in tried(function("points", Here), "42").words
     assert "a question has no key" in tried(function("right", Here), "42", "").words
     for wrong, said in (
