@@ -17,7 +17,7 @@ from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
-from adaptive_eval.core.judge import LatchedVerdicts
+from adaptive_eval.core.judge import DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
@@ -68,6 +68,7 @@ class Controller:
         self._flight = BatchesInFlight(bench, plan.budget)
         self._flight.account.spend_outside_plan(*outside_plan)
         self._memory = LatchedVerdicts.blank(len(plan.judged_pairs[0]))
+        self._decided = DecidingLooks.blank(len(plan.judged_pairs[0]))
         self._aside_at_look = 0
         self.standing: JudgedLook | None = None
         self._compose_first()
@@ -351,7 +352,9 @@ class Controller:
             return None
         bounds, spent = self._tally.bounds(time_outs=True), self._flight.account.spent()
         together = self._tally.variances_by_trial(self.standing.pairs)
-        return conclude(self.plan, self.standing, self.supply, self.counts, bounds, self.finished, spent, together)
+        return conclude(
+            self.plan, self.standing, self.supply, self.counts, bounds, self.finished, spent, together, self._decided
+        )
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""
@@ -465,6 +468,9 @@ class Controller:
         )
         if self._keep_looks:
             self.looks.append(self._described(standing))
+            self._decided = self._decided.with_look(
+                self._looks_taken, standing.memory, standing.evidence, standing.rule
+            )
 
     def _described(self, standing: JudgedLook) -> Look:
         return look_of(standing, self.supply, self._looks_taken - 1, self.plan.bench.questions)

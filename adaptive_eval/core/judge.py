@@ -122,6 +122,36 @@ class LatchedVerdicts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DecidingLooks:
+    """For each judged pair with a call or a tie, the look that gave it, compared by the objective that day or not."""
+
+    latched: NDArray[np.int8]
+    """The sign of the call; 2: tied; 0: neither."""
+    look: NDArray[np.intp]
+    """Counted from 1."""
+    z: FloatArray
+    boundary: FloatArray
+
+    @classmethod
+    def blank(cls, pairs: int) -> "DecidingLooks":
+        none = np.full(pairs, np.nan)
+        return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), none, none)
+
+    def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
+        """The same with what look number `look` has decided, or, by a rule that judges anew, has taken back."""
+        latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
+        new = latched != self.latched
+        if not new.any():
+            return self
+        return DecidingLooks(
+            latched,
+            np.where(new, look, self.look),
+            np.where(new, np.abs(evidence.z), self.z),
+            np.where(new, rule.boundary(evidence), self.boundary),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PairForecast:
     """What can still be settled by the horizon, per pair: the boundary there, the smallest delta that could be
     certified, and the chance (`power`)."""

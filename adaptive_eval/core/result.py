@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import Evidence, IndexArray
+from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import VERDICTS, JudgedLook, Supply, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import CELLS_AT_ONCE, Budget
@@ -59,6 +60,17 @@ class ComparisonResult(NamedTuple):
     variance_by_trial: float | None
     """Of these differences, over that of independent models: about the share of their trials that it takes; None where
     it is not judged so."""
+    called: "Called | None"
+    """None where it is neither resolved nor tied."""
+
+
+class Called(NamedTuple):
+    """When a comparison got its call or its tie: the look that crossed the boundary, and |z| then."""
+
+    look: int
+    """Counted from 1."""
+    z: float
+    boundary: float
 
 
 class Result(NamedTuple):
@@ -90,14 +102,16 @@ def conclude(
     reason: Reason | None,
     spent: Cost,
     together: FloatArray,
+    decided: DecidingLooks,
 ) -> Result:
     """The result as of one look; `bounds`: how far what is not known could move the scores; `together` (n,): of the
-    objective's pairs, the variance of what is judged trial by trial over that of independent models."""
+    objective's pairs, the variance of what is judged trial by trial over that of independent models; `decided`: the
+    looks that gave all pairs their calls."""
     bench = plan.bench
     known = counts if bench.prior_counts is None else counts + bench.prior_counts
     means = question_means(known, bench.weights)
     compared = means if plan.estimator == "average" else question_means(known + 1, bench.weights)
-    comparisons = _comparisons(plan, standing, supply, compared, together)
+    comparisons = _comparisons(plan, standing, supply, compared, together, decided)
     return Result(
         reason=reason,
         models=_models(plan, standing, supply, means, bounds),
@@ -193,7 +207,12 @@ def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
 
 
 def _comparisons(
-    plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray, together: FloatArray
+    plan: Plan,
+    standing: JudgedLook,
+    supply: Supply,
+    means: FloatArray,
+    together: FloatArray,
+    decided: DecidingLooks,
 ) -> tuple[ComparisonResult, ...]:
     evidence, pairs = standing.evidence, standing.pairs
     at, margin = evidence.positions(pairs), evidence.margin
@@ -217,6 +236,16 @@ def _comparisons(
         (told * standing.forecast.certifiable[at]).tolist(),
         (evidence.paired[at] if plan.coupled and evidence.paired is not None else np.zeros(len(at), bool)).tolist(),
         [None if math.isnan(one) else one for one in together.tolist()],
+        [
+            Called(look, z, boundary) if latched else None
+            for latched, look, z, boundary in zip(
+                decided.latched[at].tolist(),
+                decided.look[at].tolist(),
+                (told * decided.z[at]).tolist(),
+                (told * decided.boundary[at]).tolist(),
+                strict=True,
+            )
+        ],
     )
     return tuple(map(ComparisonResult, *columns))
 

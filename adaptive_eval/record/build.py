@@ -4,7 +4,7 @@ In two steps, since the second takes a while with thousands of questions: a snap
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -88,13 +88,13 @@ class Findings(NamedTuple):
 
 def findings_of(snapshot: Snapshot) -> Findings:
     """What was found, without what it takes a while to work out."""
-    result, usages, calls = snapshot.result, snapshot.usages, _calls(snapshot.looks)
+    result, usages = snapshot.result, snapshot.usages
     alone = scores_without_prior(snapshot)
     return Findings(
         models=tuple(
             _model(snapshot, row, usages[row.model], alone.get(row.model, NOT_APART)) for row in result.models
         ),
-        pairs=tuple(_pair(snapshot, one, calls) for one in result.comparisons),
+        pairs=tuple(_pair(snapshot.subject, one) for one in result.comparisons),
         trials_to_go=result.trials_to_go,
     )
 
@@ -249,25 +249,8 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
     )
 
 
-_Called = tuple[frozenset[int | None], Verdict]
-
-
-def _calls(looks: Sequence[Look]) -> dict[_Called, CallRow]:
-    """By the members of a comparison and its verdict: the look that gave it, and after which none gave another."""
-    found: dict[_Called, CallRow] = {}
-    for look in looks:
-        for pair in look.comparisons:
-            members = frozenset((pair.better, pair.worse))
-            for verdict in (Verdict.RESOLVED, Verdict.TIED):
-                if pair.verdict is not verdict:
-                    found.pop((members, verdict), None)  # of a rule that judges anew
-                elif (members, verdict) not in found:
-                    found[members, verdict] = CallRow(look.index + 1, _known(pair.z), _known(pair.boundary))
-    return found
-
-
-def _pair(snapshot: Snapshot, one: ComparisonResult, calls: Mapping[_Called, CallRow]) -> PairRow:
-    subject, verdict = snapshot.subject, one.verdict
+def _pair(subject: RunSubject, one: ComparisonResult) -> PairRow:
+    verdict, called = one.verdict, one.called
     return PairRow(
         better=subject.models[verdict.better],
         worse=_name(subject, verdict.worse),
@@ -282,7 +265,7 @@ def _pair(snapshot: Snapshot, one: ComparisonResult, calls: Mapping[_Called, Cal
         trials_needed=_known(verdict.trials_needed) if verdict.trials_needed < MOST_NEEDED else None,
         sampled_z=_known(one.sampled_z),
         certifiable_delta=_known(one.certifiable_delta),
-        called=calls.get((frozenset((verdict.better, verdict.worse)), verdict.verdict)),
+        called=None if called is None else CallRow(called.look, _known(called.z), _known(called.boundary)),
         by_trial=one.by_trial,
         variance_by_trial=one.variance_by_trial,
     )

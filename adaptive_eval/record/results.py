@@ -122,7 +122,7 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """When a comparison was called: the look since which it has the verdict of now, and what z was then."""
+    """When a comparison was called: the look that crossed the boundary, neighbours or not, and |z| and boundary then."""
 
     look: int
     """Counted from 1."""

@@ -240,3 +240,28 @@ def test_all_comparisons_together_are_what_each_is_by_itself(
                 target[model] = max(target[model], questions * min(verdict.trials_needed, 40))
     assert len(result.comparisons) == len(objective.comparisons(np.arange(models)))
     assert result.trials_to_go == pytest.approx(sum(max(0.0, wanted - 4 * questions) for wanted in target))
+
+
+def test_a_call_is_told_with_the_look_that_crossed_the_boundary_neighbours_or_not() -> None:
+    chosen = Plan(Bench(5, 10, np.array(W)), Ranking(), Sequential(0.8), UnresolvedPairs(), trials=Trials(4, 30))
+    unseen = 0
+    for seed in range(6):
+        answers = Answers(chosen, seed, lambda model, question: 0.5 + 0.04 * model)
+        controller, crossed = Controller(chosen), dict[frozenset[int | None], tuple[int, float]]()
+        while controller.finished is None:
+            controller.tell(answers.of(controller.ask(10**6)))
+            standing = controller.standing
+            assert standing is not None
+            evidence, call = standing.evidence, standing.memory.call
+            for at in np.flatnonzero(call).tolist():
+                members = frozenset((int(evidence.first[at]), int(evidence.second[at])))
+                crossed.setdefault(members, (controller.looks_taken, abs(float(evidence.z[at]))))
+        for one in found(controller).comparisons:
+            assert (one.called is None) == (one.verdict.verdict not in (Verdict.RESOLVED, Verdict.TIED))
+            if one.called is not None:
+                members = frozenset((one.verdict.better, one.verdict.worse))
+                assert one.called.z >= one.called.boundary
+                assert one.called[:2] == crossed[members]
+                then = controller.looks[one.called.look - 1].comparisons
+                unseen += members not in [frozenset((pair.better, pair.worse)) for pair in then]
+    assert unseen
