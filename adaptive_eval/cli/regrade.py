@@ -1,6 +1,7 @@
 """`adaptive-eval regrade`: grade stored answers again, without a request."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,14 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.lines import several
+from adaptive_eval.record.lines import safe_name, several
+from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.words import to_go_on
+from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
+
+WIDEST = 40
+"""Characters of a model's name."""
 
 
 def regrade(
@@ -37,7 +44,26 @@ def regrade(
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed} have another category{failed}")
-    if done.answers:
-        typer.echo(
-            "`adaptive-eval run` with the run's configuration goes on from there, and brings its results up to date"
-        )
+    for line in _scores(done):
+        typer.echo(line)
+
+
+def _scores(done: Regraded) -> Iterator[str]:
+    """Each model's score by the grades of before and of now, and what going on would cost."""
+    if done.after is None:
+        if done.answers:
+            yield "`adaptive-eval run` with the run's configuration goes on from there"
+        return
+    before = {} if done.before is None else {row.name: row.score for row in done.before.models}
+    old, new = (Scale.of(one.weights) for one in (done.before or done.after, done.after))
+    width = max(len(safe_name(row.name, WIDEST)) for row in done.after.models)
+    yield f"{'model':<{width}}  {'before':>7}  {'now':>7}  {'trials':>8}"
+    for row in done.after.models:
+        was, now = old.score(before.get(row.name)), new.score(row.score)
+        yield f"{safe_name(row.name, WIDEST):<{width}}  {was:>7}  {now:>7}  {row.trials:>8,}"
+    going_on = to_go_on(done.after)
+    if going_on is None:
+        yield "Nothing is left to ask: results.json has these scores."
+    else:
+        yield f"results.json has these scores. Not everything is decided: {going_on}, by"
+        yield "  adaptive-eval run CONFIG"

@@ -1,6 +1,7 @@
 """`adaptive-eval run`: begin a run, or resume it."""
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,15 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Health
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results_file import read_results
+from adaptive_eval.record.words import to_go_on
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import directory_for, execute
 from adaptive_eval.running.serving import RemoteServers
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
+from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, since_the_start
 
 RunDir = Annotated[
     Path | None,
@@ -83,12 +88,28 @@ def run(
 
             raise typer.Exit(rehearse(prepared, directory, _places(ray, prepared.config)))
         tell_what_is_passed_over(directory)
+        _announce_regraded(directory)
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or (), ray)
         with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
     raise typer.Exit(code)
+
+
+def _announce_regraded(directory: Path) -> None:
+    """Say what the run asks for because its grades have changed since it ended; a terminal is asked whether it may."""
+    with RunReader.if_begun(directory) as reader:
+        events = () if reader is None else since_the_start(reader.events())
+    if not any(event.opening is not None for event in events_of_kind(events, TrialsRegraded)):
+        return
+    results = read_results(directory, rows=False)
+    going_on = None if results is None else to_go_on(results)
+    if going_on is None:
+        return
+    typer.echo(f"Grades have changed since this run was last started: {going_on}.")
+    if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Go on?"):
+        raise typer.Exit(ExitCode.STOPPED)
 
 
 def _places(address: str | None, config: RunConfig) -> Mapping[str, Health] | None:

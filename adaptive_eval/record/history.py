@@ -1,6 +1,7 @@
-"""What a run begins with: trials that were imported, which its first look has, and outcomes that it takes as R0.
+"""What a run begins with: trials that were imported, or graded anew, which its first look has, and outcomes that it
+takes as R0.
 
-Both are kept in the run as events, so that what is decided depends on nothing else: the first so many stored trials are
+All are kept in the run as events, so that what is decided depends on nothing else: the first so many stored trials are
 those that were imported, and R0 is read once, from the run that `prior_evidence` names, and written down.
 
 A run lies in `<folder>/<name>`, and after `--fresh` in `<folder>/<name>~2`, `~3` ... beside it. What was spent under an
@@ -32,7 +33,16 @@ from adaptive_eval.errors import ConfigError, RunChanged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import PriorOutcomes, kept_prior
 from adaptive_eval.record.recorded import Recorded, kept_outcomes, recorded_counts
-from adaptive_eval.store import Event, Roster, RunBegun, RunReader, TrialsImported, events_of_kind
+from adaptive_eval.store import (
+    CellCount,
+    Event,
+    Roster,
+    RunBegun,
+    RunReader,
+    TrialsImported,
+    TrialsRegraded,
+    events_of_kind,
+)
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.same_meaning import require_same_meaning
 from scorio.moments import CountArray
@@ -41,10 +51,16 @@ from scorio.moments import CountArray
 def recorded_horizons(events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
     """The horizons that a stored run had before that of its newest configuration."""
     found: list[EarlierHorizon] = []
-    for change in changed_horizons(events):
+    for change in changed_horizons(_since_regraded(events)):
         if change.looks is not None:
             _append(found, change.was, change.looks)
     return tuple(found)
+
+
+def _since_regraded(events: Sequence[Event]) -> Sequence[Event]:
+    """The events since grades were changed on which nothing has been called yet; all where they never were."""
+    anew = [at for at, event in enumerate(events) if isinstance(event, TrialsRegraded) and event.opening is not None]
+    return events[anew[-1] + 1 :] if anew else events
 
 
 def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
@@ -131,10 +147,10 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     Raises `ConfigError` where the configuration has no room for the trials that are there.
     """
     config, roster = setup.config, setup.roster
-    first = imported_cells(config, roster, reader, events)
+    first, imported = first_cells(config, roster, reader, events), imported_cells(roster, reader, events)
     recorded = kept_outcomes(config, events)
     _require_taken(config, recorded)
-    known = known_before(config, roster, first, kept_prior(config.prior_evidence, events), recorded)
+    known = known_before(config, roster, imported, kept_prior(config.prior_evidence, events), recorded)
     worst, begun = _worst_costs(setup, events), begun_with(reader, len(setup.questions))
     return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), begun)
 
@@ -168,9 +184,9 @@ def _worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...
 
 def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:
     """(L, M, K): what a stored run has taken from earlier ones; None where that is nothing."""
-    config, first = setup.config, cells_of(setup.roster, reader, events)
+    config, imported = setup.config, imported_cells(setup.roster, reader, events)
     prior = kept_prior(config.prior_evidence, events)
-    return known_before(config, setup.roster, first, prior, kept_outcomes(config, events)).counts
+    return known_before(config, setup.roster, imported, prior, kept_outcomes(config, events)).counts
 
 
 def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen: bool = False) -> int | None:
@@ -191,24 +207,29 @@ def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen:
         return reader.trial_count()
 
 
-def imported_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
-    """(L, M): imported trials, for which the configuration must have room; None in a run that began with none."""
-    first = cells_of(roster, reader, events)
+def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
+    """(L, M): trials that the first look has besides what it would ask for, for which the configuration must have room:
+    those that were imported, or that a rule asked for which saw other grades; None where there are none."""
+    regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
+    there = _in_cells(roster, reader.cells(regraded[-1], first_round=True)) if regraded else None
+    first = imported_cells(roster, reader, events) if there is None else there
     if first is not None:
         _require_room(config, first)
     return first
 
 
-def cells_of(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
+def imported_cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): the imported trials of these models and questions; None where nothing was imported."""
     rows = sum(event.trials for event in events_of_kind(events, TrialsImported))
-    if rows == 0:
-        return None
-    first = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
-    for one in reader.cells(rows):
+    return _in_cells(roster, reader.cells(rows)) if rows else None
+
+
+def _in_cells(roster: Roster, trials: Iterable[CellCount]) -> Cells:
+    found = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
+    for one in trials:
         if (one.model, one.question) in roster:
-            first[roster.cell(one.model, one.question)] = one.trials
-    return first
+            found[roster.cell(one.model, one.question)] = one.trials
+    return found
 
 
 def _require_room(config: RunConfig, first: Cells) -> None:
@@ -217,7 +238,7 @@ def _require_room(config: RunConfig, first: Cells) -> None:
     needed = np.maximum(first, trials.min).mean(axis=1)
     most = int(needed.argmax())
     if needed[most] > trials.max:
-        held = f"{first[most].mean():.4g} imported trials a question of {config.models[most].name}"
+        held = f"{first[most].mean():.4g} trials a question of {config.models[most].name}"
         raise ConfigError(
             f"trials.max must be at least {int(np.ceil(needed[most]))}, since the run begins with {held} and "
             f"trials.min is {trials.min}, but got {trials.max}; raise it"
@@ -227,17 +248,17 @@ def _require_room(config: RunConfig, first: Cells) -> None:
 def known_before(
     config: RunConfig,
     roster: Roster,
-    first: Cells | None,
+    imported: Cells | None,
     prior: PriorOutcomes | None,
     recorded: Recorded,
 ) -> KnownBefore:
-    """R0, at most what the first look has of each question, and all that recorded models have."""
+    """R0, at most as much of each question as was imported or a first round has, and all that recorded models have."""
     categories = len(open_rubric(config.rubric).weights)
     if recorded:
         return recorded_counts(recorded, roster, categories)
     if prior is None:
         return KnownBefore()
-    there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if first is None else first
+    there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     most = np.maximum(there, config.trials.min)
     counts = prior.counts(tuple(roster.models), tuple(roster.questions), most, categories)
     return KnownBefore(counts, spent=prior.spent)

@@ -122,7 +122,7 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """When a comparison was called: the look that crossed the boundary, neighbours or not, and |z| and boundary then."""
+    """When a comparison was called: the look that crossed the boundary, neighbours or not, and |z| then."""
 
     look: int
     """Counted from 1."""

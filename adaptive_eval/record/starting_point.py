@@ -24,8 +24,8 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.history import (
     Cells,
     begun_with,
-    cells_of,
     earlier_horizons,
+    first_cells,
     imported_cells,
     known_before,
     require_same_first_look,
@@ -126,21 +126,22 @@ def _as_it_began(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
 
 
 class _StoredBeginning(NamedTuple):
-    """What the run that is there has heard, the trials that it began with, the horizons that it had, and the trials a
-    question at its first look."""
+    """What the run that is there has heard, the trials that its first look has and those that were imported, the
+    horizons that it had, and the trials a question at its first look."""
 
     events: Sequence[Event] = ()
     first: Cells | None = None
+    imported: Cells | None = None
     horizons: tuple[EarlierHorizon, ...] = ()
     begun: float | None = None
 
 
 def _held(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
     events = reader.events()
-    first = imported_cells(prepared.config, prepared.roster, reader, events)
+    first = first_cells(prepared.config, prepared.roster, reader, events)
     require_same_first_look(prepared.config, reader)
     horizons, begun = earlier_horizons(prepared.config, reader, events), begun_with(reader, len(prepared.questions))
-    return _StoredBeginning(events, first, horizons, begun)
+    return _StoredBeginning(events, first, imported_cells(prepared.roster, reader, events), horizons, begun)
 
 
 def _read(
@@ -158,7 +159,7 @@ def earlier_run(reader: RunReader) -> EarlierRun:
     """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
     config, questions, _, roster = setup_of(reader.header())
     events = reader.events()
-    first = cells_of(roster, reader, events)
+    first = imported_cells(roster, reader, events)
     if first is None:
         first = np.full((len(roster.models), len(questions)), config.trials.min, dtype=np.int32)
     return EarlierRun(config.name, tuple(roster.models), questions, kept_rubric(config.rubric, events), first)
@@ -172,5 +173,5 @@ def _planned(
     if first is None and prior is None and not recorded and not horizons and begun is None:
         return prepared
     config, worst = prepared.config, prepared.plan.bench.worst_cost
-    known = known_before(config, prepared.roster, first, prior, recorded)
+    known = known_before(config, prepared.roster, held.imported, prior, recorded)
     return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons, begun))

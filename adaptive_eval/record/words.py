@@ -15,6 +15,8 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.core.sequential import SEQUENTIAL
 from adaptive_eval.imports import SAID
+from adaptive_eval.record.lines import several
+from adaptive_eval.record.results import Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,3 +261,14 @@ def _imported_seeds(config: RunConfig) -> str:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.10g}%"
+
+
+def to_go_on(results: Results) -> str | None:
+    """About what is left to be asked at the prices so far, until all is called or a cap is met; None where the run is
+    finished."""
+    more, cost = results.trials_to_go, results.cost
+    if results.run.status == "finished" or more < 0.5:
+        return None
+    known = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
+    each = [said.format(used / cost.trials * more) for used, said in known.values() if used and cost.trials]
+    return f"going on asks for about {several(round(more), 'more answer')}" + (f" ({', '.join(each)})" if each else "")

@@ -32,6 +32,9 @@ from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.record.history import stored_plan
+from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.running.baseline import take_baseline
@@ -39,6 +42,7 @@ from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, in_vain
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
+    CellCount,
     Event,
     OutcomesRecorded,
     PriorTaken,
@@ -67,6 +71,9 @@ class Regraded(NamedTuple):
     """Answers with another category than before."""
     failed: int
     """Answers on which the grader failed."""
+    before: Results | None = None
+    """What the run had found by the grades of before; None before the first look, or where plug-ins decide."""
+    after: Results | None = None
 
 
 async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_caps: bool = False) -> Regraded:
@@ -144,12 +151,37 @@ async def _regrade(
         thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
     done = _count(before, regrades)
     if regrades or header is not None:
-        events: list[Event] = [TrialsRegraded(done.answers, **done._asdict())]
+        standing = StoredRun(store.reader)
+        done = done._replace(before=standing.results_anew(running=False))
+        anew = done.changed > 0 or (header is not None and header.meaning != store.reader.header().meaning)
+        opening = judged_cells(standing) if anew else []
+        last = store.reader.newest_trial_id if opening else None
+        events: list[Event] = [TrialsRegraded(done.answers, done.answers, done.changed, done.failed, opening=last)]
         events += [] if thresholds is None else [thresholds]
         events += [] if ledger is None else [ledger.taken_back()]
         events += by_model(filter(None, map(in_vain, regrades, used)))
-        store.regrade(regrades, events, header)
+        store.regrade(regrades, events, header, opening)
+        done = done._replace(after=StoredRun(store.reader).results_anew(running=False))
+        if done.after is not None:
+            write_results(store.directory, done.after)
     return done
+
+
+def judged_cells(stored: StoredRun) -> list[CellCount]:
+    """The trials of complete rounds, which a rule asked for that saw the grades of before: looks by other grades begin
+    with all of them. None where plug-ins decide, before the first look, or where questions are drawn: then a look
+    counts what it comes to by the grades of now."""
+    config, roster = stored.setup.config, stored.setup.roster
+    if config.plug_ins or config.trials.draw is not None:
+        return []
+    controller, _ = stored.restored
+    trials = controller.counts.sum(axis=-1) + controller.ungraded
+    return [
+        CellCount(model, question, int(trials[roster.cell(model, question)]))
+        for model in roster.models
+        for question in roster.questions
+        if trials[roster.cell(model, question)]
+    ]
 
 
 def by_model(events: Iterable[VerdictsWasted]) -> list[VerdictsWasted]:

@@ -53,6 +53,7 @@ from adaptive_eval.store.events.servers import (
 )
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
+    CellCount,
     CommitBatch,
     HeldTime,
     JudgeUse,
@@ -78,6 +79,7 @@ from adaptive_eval.store.whereabouts import is_held
 
 __all__ = [
     "AlarmRaised",
+    "CellCount",
     "CommitBatch",
     "AnswerUngraded",
     "BaselineAsked",

@@ -146,7 +146,7 @@ GRADING_USES = (
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL GROUP BY name"
 )
 PLACES = selected(PlaceRow._fields) + "ORDER BY trials.id"
-CELLS = selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
+CELLS = selected(CellCount._fields) + "WHERE trials.id <= ? AND round <= ? GROUP BY model, question"
 LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
 FIRST_LOOK = "SELECT number, body FROM looks WHERE number = 0 ORDER BY configuration LIMIT 1"
 SPENDING = (

@@ -44,6 +44,9 @@ from adaptive_eval.store.segments import TextPair
 from adaptive_eval.store.sqlite_ledger import damaged
 from adaptive_eval.store.summing import added, all_spending, all_sums, on_roster, sums_after
 
+MOST_ROUNDS = 2**31 - 1
+"""No round has a higher number."""
+
 
 class RunReader:
     """Everything that is stored of a run, as frozen values."""
@@ -194,9 +197,15 @@ class RunReader:
             key, flags = TrialKey(row.question, row.trial), (row.flags or "").split()
             yield TrialPlace(row.model, row.round, key, timed_out="timed_out" in flags)
 
-    def cells(self, rows: int) -> Iterator[CellCount]:
-        """Trials by model and question among the first so many that were committed."""
-        return map(CellCount._make, self._rows(self._queries.cells, rows))
+    def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellCount]:
+        """Trials by model and question among the first so many that were committed, or those of them in round 0."""
+        return map(CellCount._make, self._rows(self._queries.cells, rows, 0 if first_round else MOST_ROUNDS))
+
+    @property
+    def newest_trial_id(self) -> int:
+        """The number of the trial that was committed last; 0 before the first."""
+        ((newest,),) = self._rows("SELECT coalesce(max(id), 0) FROM trials")
+        return int(newest)
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of commitment; one at a time, since texts are long."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from adaptive_eval.store.moving import AnswerMover, mover_of, sweep
 from adaptive_eval.store.postgres.address import is_address, shown
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
+    CellCount,
     CommitBatch,
     Regrade,
     RunHeader,
@@ -215,12 +216,21 @@ class Store:
             writes.execute("DELETE FROM looks WHERE configuration = ? AND number >= ?", (self._configuration, number))
 
     def regrade(
-        self, regrades: Sequence[Regrade], event: Event | Sequence[Event], header: RunHeader | None = None
+        self,
+        regrades: Sequence[Regrade],
+        event: Event | Sequence[Event],
+        header: RunHeader | None = None,
+        opening: Iterable[CellCount] = (),
     ) -> None:
-        """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed."""
+        """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed. The
+        first trials of each cell of `opening` become part of round 0."""
         changes = [] if header is None else self._changes(header)
         with self._ledger.transaction() as writes:
             writes.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
+            writes.executemany(
+                "UPDATE trials SET round = 0 WHERE model = ? AND question = ? AND trial < ? AND round > 0",
+                [(self._models[one.model], self._questions[one.question], one.trials) for one in opening],
+            )
             if header is not None:
                 if changes:
                     write_events(writes, [self._configured(changes)], time.time())

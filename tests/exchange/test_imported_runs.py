@@ -95,7 +95,7 @@ def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site
     assert imported(whole.log(site), "--to", run, "--config", site.write(trials={"min": 2, "max": 30})).exit_code == 0
     refused = site.run(site.write(trials={"min": 2, "max": 3}))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.max must be at least 4, since the run begins with 4 imported trials a question" in refused.stderr
+    assert "trials.max must be at least 4, since the run begins with 4 trials a question" in refused.stderr
     with closing(RunReader.open(run)) as reader:
         assert len(reader.configurations()) == 1
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.store import RunReader, TrialsRegraded
 
 FRAGILE = """
@@ -103,3 +104,47 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     assert refused.exit_code == ExitCode.FAILED
     assert f"{tmp_path / 'nothing'} holds no run" in refused.stderr
     assert not (tmp_path / "nothing").exists()
+
+
+COIN = """
+from zlib import crc32
+
+def grade(text, question):
+    return crc32(text.encode()) % 2 == 0
+"""
+
+
+def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: Site) -> None:
+    (site.folder / "coin.py").write_text(COIN)
+    trials = {"min": 4, "max": 60}
+    ended = site.run(site.write(trials=trials))
+    assert ended.exit_code == ExitCode.REACHED, ended.stdout
+    before = read_results(site.directory())
+    assert before is not None and before.run.status == "finished"
+    coin = site.write(trials=trials, grader={"kind": "python", "function": "coin:grade", "workers": 1})
+    done = regrade(site.directory(), "--config", coin)
+    assert done.exit_code == ExitCode.REACHED, done.stderr
+    after = read_results(site.directory())
+    assert after is not None
+    was, now = ({row.name: row.trials for row in one.models} for one in (before, after))
+    assert now == was and not [one for one in after.warnings if one.kind == "uncounted"]
+    by_name = {row.name: row.score for row in before.models}
+    for row in after.models:
+        assert row.score is not None and row.score != by_name[row.name]
+        assert f"{100 * (by_name[row.name] or 0.0):.1f}%" in done.stdout and f"{100 * row.score:.1f}%" in done.stdout
+    assert after.run.status == "stopped" and "going on asks for about" in done.stdout
+
+    resumed = site.run(coin)
+    assert resumed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), resumed.stderr
+    assert "Grades have changed since this run was last started: going on asks for about" in resumed.stdout
+    ends = read_results(site.directory())
+    assert ends is not None and ends.run.status == "finished"
+    assert sum(row.trials for row in ends.models) == len(Found.of(site.directory()).outcomes)
+    assert all(row.trials >= was[row.name] for row in ends.models)
+    assert "Grades have changed" not in site.run(coin).stdout
+
+    again = regrade(site.directory(), "--config", site.write(trials=trials))
+    assert again.exit_code == ExitCode.REACHED, again.stderr
+    back = read_results(site.directory())
+    assert back is not None and back.run.status == "finished" and "Nothing is left to ask" in again.stdout
+    assert sum(row.trials for row in back.models) == len(Found.of(site.directory()).outcomes)

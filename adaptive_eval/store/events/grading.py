@@ -40,6 +40,9 @@ class TrialsRegraded(Event):
     """How many of these answers have another category than before."""
     failed: int | None = where_known()
     """How many answers have no grade now."""
+    opening: int | None = where_known()
+    """Of the trials up to this one, those of round 0 are what the first look has: a rule that did not see these grades
+    has asked for them. None where looks are taken as before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ QUERIES = Queries(
         f"WHERE {_JUDGED} GROUP BY name ORDER BY name"
     ),
     places=PLACES,
-    cells=selected(CellCount._fields) + f"WHERE trials.id <= ? {_CELL} ORDER BY models.id, questions.id",
+    cells=selected(CellCount._fields) + f"WHERE trials.id <= ? AND round <= ? {_CELL} ORDER BY models.id, questions.id",
     uses=USES,
     spending=(
         "SELECT max(at), count(*), sum(tokens)::bigint, sum(usd), sum(gpu_seconds) "
