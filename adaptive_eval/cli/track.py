@@ -42,7 +42,6 @@ def track(
             raise ConfigError("--project, --entity and --group go with --wandb, the others with --mlflow")
         feed = open_feed(run, PATIENCE_SECONDS, lambda: None)
         name = "wandb" if wandb else "mlflow"
-        (run / "logs").mkdir(exist_ok=True)
         with alone(run / "logs" / f"tracking-{name}.lock"):
             feed.poll()
             try:

@@ -26,7 +26,7 @@ from adaptive_eval.config.prepare import (
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import AskedGrader, spent_in
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -145,8 +145,10 @@ async def _regrade(
             regrades += (found := await grade_stored(pool, some, by_id, again))
             if ledger is not None:
                 ledger.heard(found)
+                _require_some_grade(regrades)
     finally:
         await pool.close()
+    _require_some_grade(regrades)
     if header is not None and rubric.lacks:
         thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
     done = _count(before, regrades)
@@ -165,6 +167,15 @@ async def _regrade(
         if done.after is not None:
             write_results(store.directory, done.after)
     return done
+
+
+def _require_some_grade(regrades: list[Regrade]) -> None:
+    """Raise `GraderError` where the grader has failed on every answer: what is stored stays as it is."""
+    if regrades and all(one.failed for one in regrades):
+        raise GraderError(
+            f"the grader failed on each of the {len(regrades)} answers that it was given, so no grade was changed: "
+            f"{regrades[0].grader_error}"
+        )
 
 
 def judged_cells(stored: StoredRun) -> list[CellCount]:

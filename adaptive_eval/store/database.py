@@ -58,6 +58,8 @@ def _refusal(directory: Path, path: Path) -> RunLocked:
 
 
 DATABASE_FILE = "run.sqlite"
+BESIDE = ("wal", "journal", "shm")
+"""Files that SQLite opens with it, by their endings."""
 ANOTHER = "give the directory of a run, or one that is new"
 
 APPLICATION_ID = 0x61644576
@@ -279,11 +281,12 @@ def _explanation(error: sqlite3.Error, directory: Path, verify: str) -> StoreErr
 def _connect(directory: Path, mode: str) -> sqlite3.Connection:
     path = directory / DATABASE_FILE
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
-    try:
-        if path.exists():
-            require_plain(path)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}; {ANOTHER}") from error
+    for file in (path, *(path.with_name(f"{path.name}-{what}") for what in BESIDE)):
+        try:
+            if file.exists():
+                require_plain(file)
+        except OSError as error:
+            raise StoreError(f"{file} cannot be read: {error.strerror}; {ANOTHER}") from error
     with explained(directory):
         # Used by one thread at a time: the main thread while it opens and closes, the writer's in between.
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)

@@ -19,6 +19,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.files import require_plain
+
 HEADER = struct.Struct(">8I")
 """Magic, version, page size, number of the log, two salts, two sums of what stands before."""
 MAGICS = {0x377F0682: "<u4", 0x377F0683: ">u4"}
@@ -47,6 +49,7 @@ def lost_commits(database: Path) -> int:
     """
     log = database.with_name(f"{database.name}-wal")
     try:
+        require_plain(log)
         lost = _lost_commits(log)
         return min(lost, _lost_commits(log)) if lost else 0
     except OSError:  # whoever opens it is told why

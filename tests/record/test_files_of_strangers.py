@@ -10,8 +10,10 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import is_locked, read_whole
 from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
+from adaptive_eval.record.verified import verify_run
+from adaptive_eval.show.track.follow import alone
 from adaptive_eval.store import RunReader
-from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE, is_run
+from adaptive_eval.store.database import BESIDE, DATABASE_FILE, LOCK_FILE, is_run, open_existing
 
 AT = Labelled("ada", "q0", 0)
 LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'
@@ -31,6 +33,29 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
         RunReader.open(tmp_path)
     with pytest.raises(StoreError, match="no plain file"):
         is_run(tmp_path)
+
+
+@pytest.mark.parametrize("ending", BESIDE)
+def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Path, ending: str) -> None:
+    (tmp_path / DATABASE_FILE).touch()
+    os.mkfifo(tmp_path / f"{DATABASE_FILE}-{ending}")
+    for opening in (RunReader.open, is_run, open_existing, verify_run):
+        with pytest.raises(StoreError, match=f"run.sqlite-{ending} cannot be read: it is no plain file"):
+            opening(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["file", "link", "pipe"])
+def test_a_run_without_a_folder_for_logs_is_told_and_not_tracked(tmp_path: Path, what: str) -> None:
+    logs = tmp_path / "logs"
+    match what:
+        case "file":
+            logs.touch()
+        case "link":
+            logs.symlink_to("/etc/passwd")
+        case _:
+            os.mkfifo(logs)
+    with pytest.raises(StoreError, match="logs cannot be written: File exists"), alone(logs / "tracking-wandb.lock"):
+        pytest.fail("there is no folder for a lock")
 
 
 def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ FRAGILE = """
 from pathlib import Path
 
 def grade(text, question):
+    if Path(__file__).with_name("mute").exists():
+        raise RuntimeError("nothing at all")
     if Path(__file__).with_name("broken").exists() and question.id == "q3" and len(text) > 30:
         raise RuntimeError("no such thing")
     return "{" + question.answer + "}" in text
@@ -59,6 +61,17 @@ def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Pat
     assert site.run(fragile).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
         assert TrialsRegraded.KIND in [event.kind for event in reader.events()]
+
+
+def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragile: Path) -> None:
+    site.run(fragile)
+    before = Found.of(site.directory()).outcomes
+    (site.folder / "mute").touch()
+    done = regrade(site.directory(), "--config", fragile)
+    assert done.exit_code == ExitCode.FAILED
+    said = f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
+    assert said in " ".join(done.stderr.split())
+    assert Found.of(site.directory()).outcomes == before and None not in before.values()
 
 
 def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Site) -> None:

@@ -75,6 +75,7 @@ def alone(path: Path) -> Iterator[None]:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
+            path.parent.mkdir(exist_ok=True)
             lock = FileLock.take(path)
             break
         except BlockingIOError as error:
@@ -82,7 +83,7 @@ def alone(path: Path) -> Iterator[None]:
                 raise StoreError(f"{path} is held: another process tells the same tracker of this run") from error
             time.sleep(POLL_SECONDS / 10.0)
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+            raise StoreError(f"{error.filename or path} cannot be written: {error.strerror}") from error
     try:
         yield
     finally:
