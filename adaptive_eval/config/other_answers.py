@@ -17,7 +17,7 @@ from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.store import RunReader, TrialRecord
 from adaptive_eval.store.whereabouts import is_run
 
-TIMED_OUT = "timed_out"
+NOT_THERE = frozenset({"timed_out", "unanswered"})
 
 
 def questions_of(config: RunConfig) -> tuple[Question, ...]:
@@ -51,6 +51,6 @@ def answers_in(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, .
 def _texts(records: list[TrialRecord], longest: int) -> Iterator[str]:
     """By the number of the trial, from the first on until one is missing; what never came is none."""
     for number, record in enumerate(sorted(records, key=lambda one: one.trial)):
-        if record.trial != number or TIMED_OUT in record.answer.signals:
+        if record.trial != number or NOT_THERE & record.answer.signals:
             return
         yield shortened(record.answer.text, longest)

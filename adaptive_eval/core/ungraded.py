@@ -1,6 +1,6 @@
-"""Answers that the grader cannot grade: what is decided without knowing their grades.
+"""Trials that the grader cannot grade, or that no server answers: what is decided without knowing their grades.
 
-Such a trial was issued and has come, so rounds and looks go on, but it has no category. The scores are made of the
+Such a trial was issued and is over, so rounds and looks go on, but it has no category. The scores are made of the
 graded trials alone. If the grader fails on certain answers, that is a selection, and so nothing is called that such
 answers could undo: a comparison is called, or tied, only where it would be with all of them of the best category for
 one model and of the worst for the other, and the other way round (`judge`). So the rule's promise holds whatever their
@@ -62,8 +62,8 @@ def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], 
     it is judged by some of the questions."""
     if not some and not graded.all():
         question = int(np.argmin(graded)) + 1
-        return f"the grader failed on every answer to question {question} of {len(graded)}, so there is no score"
+        return f"no trial of question {question} of {len(graded)} has a grade, so there is no score"
     failed, trials = int(ungraded.sum()), int(graded.sum() + ungraded.sum())
     if failed > max(ALWAYS_BORNE, MOST_SHARE * trials):
-        return f"the grader failed on {failed} of its {trials} answers, more than {MOST_SHARE:.0%}"
+        return f"{failed} of its {trials} trials have no grade, more than {MOST_SHARE:.0%}"
     return None

@@ -395,12 +395,14 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
     )
 
 
-def answers_without_text(signal: Signal, seeds: range, arrival: ResponseOrigin) -> list[Answer]:
-    """The answers that an error stands for: nothing but the signal."""
+def answers_without_text(
+    signal: Signal, seeds: range, arrival: ResponseOrigin, reason: str | None = None
+) -> list[Answer]:
+    """The answers that an error stands for: nothing but the signal, and as the finish reason that or another."""
     return [
         Answer(
             text="",
-            finish_reason=signal,
+            finish_reason=reason or signal,
             seed=seed,
             replica=arrival.replica,
             latency=arrival.latency,

@@ -11,7 +11,7 @@ from functools import partial
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import checked
-from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.client import PROBE_SECONDS, Caller, Reply
 from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
@@ -23,6 +23,7 @@ from adaptive_eval.endpoints.failures import (
     signal_of_error,
 )
 from adaptive_eval.endpoints.load import LoadWatch
+from adaptive_eval.endpoints.lone_failures import OWN_KINDS, LoneFailures
 from adaptive_eval.endpoints.overdue import LastHeard, OverdueWatch, ResponseTimes
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.refusals import OF_ONE, RefusalDoubts
@@ -111,6 +112,7 @@ class ModelEndpoint:
         )
         self._together = limits.samples_per_request
         self._traffic = Traffic()
+        self._asks_another = False
         self._started = False
 
     # -- the protocol --------------------------------------------------------------------------------------------
@@ -148,6 +150,7 @@ class ModelEndpoint:
             errors=dict(traffic.errors),
             last_error=traffic.last_error,
             lost=traffic.lost,
+            aside=traffic.aside,
             oldest=self._overdue.oldest,
             prompt_tokens=traffic.prompt_tokens,
             completion_tokens=traffic.completion_tokens,
@@ -228,7 +231,8 @@ class ModelEndpoint:
         timeouts = 1 if len(request.seeds) > 1 else self._limits.attempts
         mendable = isinstance(first, Refused) and request.may_be_mended(first.refusal, self._streaming is not None)
         refusals = 2 if mendable else max(OF_ONE, self._limits.attempts)
-        persistence = RetryDecision(self._limits, timeouts, refusals, self._longest_refusal, self._clock)
+        lone = LoneFailures(self._traffic)
+        decision = RetryDecision(self._limits, timeouts, refusals, self._longest_refusal, self._clock, lone.judge)
 
         async def again() -> list[Answer]:
             nonlocal pending
@@ -237,26 +241,33 @@ class ModelEndpoint:
                 raise failure
             if request.refusal is not None and len(request.seeds) > self._together:
                 raise request.refusal.again()  # it is known by now that they are too many
+            if lone.lacks_another:
+                await self._ask_another(request.replica)
             await _allowed(request)
             self._traffic.retries += 1
             return await self._attempt(request)
 
         try:
-            answers: list[Answer] = await persistence.retrying(self._sleep)(again)
+            answers: list[Answer] = await decision.retrying(self._sleep)(again)
         except Refused as failure:
             raise failure.refusal from None
         except Failure as failure:
             replica = request.replica.url if request.replica is not None else ""
-            if failure.kind is FailureKind.TIMED_OUT and len(request.seeds) > 1:
+            if (failure.kind is FailureKind.TIMED_OUT or lone.is_certain) and len(request.seeds) > 1:
                 await _allowed(request)
                 return await self._all(request.prompt, _groups(request.seeds, 1), request.again)
             if failure.kind is FailureKind.TIMED_OUT:
                 arrival = ResponseOrigin(replica, self._sampling.timeout, None, request.attempts)
                 return answers_without_text("timed_out", request.seeds, arrival)
+            if lone.is_certain:
+                arrival = ResponseOrigin(replica, 0.0, None, request.attempts)
+                return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
             raise Unavailable(
                 f"model {self._config.model!r} at {replica}: given up after {request.attempts} attempts; "
                 f"the last one failed with {failure.kind}: {failure}"
             ) from None
+        finally:
+            lone.close()
         if request.refusal is not None:
             self._servers.note_first(Notice("stray_refusal", STRAY.format(request.refusal)))
         return answers
@@ -295,6 +306,7 @@ class ModelEndpoint:
                 self._unsent(request, replica, pulse.sent_at)
                 raise
             self._failed(replica, failure, pulse.sent_at)
+            self._traffic.failed_first += request.attempts == 1 and failure.kind in OWN_KINDS
             if failure.kind in MAY_HAVE_COST:
                 self._lose(request)
             if self._streaming is None and failure.kind in _NOT_STREAMED:
@@ -392,6 +404,7 @@ class ModelEndpoint:
         traffic.prompt_tokens += prompt
         traffic.completion_tokens += completion
         traffic.answers += len(answers)
+        traffic.answered += 1
         if expected:
             self._pacer.correct(expected, prompt + completion)
 
@@ -431,6 +444,20 @@ class ModelEndpoint:
         else:
             self._signal(reply)
         return ReplicaHealth(url, True, "it answers", server.served, reply.latency, server.notices)
+
+    async def _ask_another(self, replica: Replica | None) -> None:
+        """Ask for a tiny answer where a request has failed again: whether its server answers others."""
+        if replica is None or self._asks_another:
+            return
+        self._asks_another = True
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._ask_once(replica.url)
+            self._traffic.answered += 1
+        except (TimeoutError, Failure, EndpointError):
+            pass
+        finally:
+            self._asks_another = False
 
     async def _identify(self, url: str) -> ServerIdentity:
         return await ServerIdentity.identify(self._caller, url, self._config, self._sampling, self._tiny())

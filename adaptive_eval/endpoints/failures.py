@@ -12,7 +12,8 @@ an unknown finish reason                       no retry mends it, but a line in 
 A failed request is given up after `attempts` failures, but not before the model has failed it for `patience` seconds:
 servers restart in minutes, and a few quick failures in a row happen to some request on every long run. Refusals (429)
 are waited out for as long as one answer may take. A connection that could not be made counts for nothing here: the
-replica is set aside, and whether one is left is decided by its health. A request over its time limit is sent again
+replica is set aside, and whether one is left is decided by its health. A request that fails every time while others
+are answered is given up by itself, and has no answer (`lone_failures`). A request over its time limit is sent again
 `attempts` times; then it is an answer, which its caller makes of it.
 
 Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it (`ReplicaSet.pause`): the
@@ -297,10 +298,18 @@ class RetryDecision:
     """The decisions for one request that has failed once, in tenacity's terms."""
 
     def __init__(
-        self, limits: Limits, timeouts: int, refusals: int, longest_refusal: float, clock: Callable[[], float]
+        self,
+        limits: Limits,
+        timeouts: int,
+        refusals: int,
+        longest_refusal: float,
+        clock: Callable[[], float],
+        lone: Callable[[FailureKind], bool | None] = lambda kind: None,
     ) -> None:
-        """`timeouts`, `refusals`: after so many of them the request is given up."""
+        """`timeouts`, `refusals`: after so many of them the request is given up. `lone` takes each failure, and says
+        whether it is certain that the request itself fails; None where nothing speaks for that."""
         self._limits = limits
+        self._lone = lone
         self._timeouts = timeouts
         self._refusals = refusals
         self._longest_refusal = longest_refusal
@@ -325,6 +334,8 @@ class RetryDecision:
             return waited + failure.wait > self._longest_refusal
         if isinstance(failure, Refused):
             return failure.believed or self._counts[FailureKind.REFUSED] >= self._refusals
+        if (certain := self._lone(failure.kind)) is not None:
+            return certain and self._counts[failure.kind] >= self._limits.attempts
         counted = sum(count for kind, count in self._counts.items() if kind not in _UNCOUNTED)
         return counted >= self._limits.attempts and waited >= self._limits.patience
 

@@ -49,6 +49,12 @@ class Traffic:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     answers: int = 0
+    answered: int = 0
+    """Requests that were answered, with the tiny ones that stand for others."""
+    failed_first: int = 0
+    """Requests whose first attempt failed."""
+    aside: int = 0
+    """Requests that fail while others are answered: they are repeated, and take no place of others."""
 
     def failed(self, kind: FailureKind, failure: Failure | Refusal) -> None:
         """Count a failed attempt."""

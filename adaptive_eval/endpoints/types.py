@@ -37,8 +37,11 @@ FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FRAMING = frozenset({"host", "content-type", "content-length", "transfer-encoding", "connection"})
 
-Signal = Literal["truncated", "empty", "reasoning_only", "refusal", "content_filter", "context_length", "timed_out"]
-"""`reasoning_only`: empty, though the model thought and ended by itself."""
+Signal = Literal[
+    "truncated", "empty", "reasoning_only", "refusal", "content_filter", "context_length", "timed_out", "unanswered"
+]
+"""`reasoning_only`: empty, though the model thought and ended by itself. `unanswered`: there is no answer, since its
+server fails this request every time (`lone_failures`); the finish reason says how."""
 
 
 def _base_urls(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -335,6 +338,8 @@ class EndpointStats:
     """What the last of them said."""
     lost: int = 0
     """Answers that may have been generated and did not come."""
+    aside: int = 0
+    """Requests that fail again and again while others are answered: others take their places."""
     oldest: float = 0.0
     """Seconds for which the attempt that was sent first among those in flight has been waited for."""
     prompt_tokens: int = 0
@@ -356,6 +361,7 @@ def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
         errors=dict(sum((Counter(one.errors) for one in each), Counter())),
         last_error=next((one.last_error for one in reversed(each) if one.last_error), ""),
         lost=sum(one.lost for one in each),
+        aside=sum(one.aside for one in each),
         oldest=max((one.oldest for one in each), default=0.0),
         prompt_tokens=sum(one.prompt_tokens for one in each),
         completion_tokens=sum(one.completion_tokens for one in each),

@@ -110,6 +110,9 @@ class AskingPool:
             said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
             refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
             return GraderReply(None, said, self._lost_at_last(), refused)
+        if "unanswered" in reply.signals:
+            said = GraderError(f"the {self._asked.kind} fails on this request every time: {reply.finish_reason}")
+            return GraderReply(None, said, self._lost_at_last())
         reply = replace(reply, text=blotted(reply.text, self._secrets))
         return GraderReply(reply, None, "timed_out" in reply.signals and self._lost_at_last())
 

@@ -110,7 +110,7 @@ class Ending:
 
     @property
     def ungraded(self) -> bool:
-        """Something is not decided because of answers that the grader cannot grade."""
+        """Something is not decided because of trials without a grade."""
         return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._hinging)
 
     @property
@@ -150,7 +150,7 @@ class Ending:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
             yield f"a model that was set aside: {_some(list(told))}"
         if self._hinging:
-            yield f"the grades of answers on which the grader failed: those of {_some(self._hinging)}"
+            yield f"the grades of trials that have none: those of {_some(self._hinging)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -322,8 +322,10 @@ def unknown_cautions(
     """How far time-outs and answers without a grade could move each score; an incomplete round moves nothing yet."""
     for row in sorted(found, key=lambda row: row.model):
         usage = usages[row.model]
-        late, ungraded = usage.signals["timed_out"], usage.ungraded
+        late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
+        ungraded = usage.ungraded - failed
         told = [f"{late} ran out of time at every attempt"] if late else []
+        told += [f"{failed} never came, since its server failed these requests every time"] if failed else []
         told += [f"{ungraded} could not be graded"] if ungraded else []
         if not told:
             continue
@@ -331,9 +333,8 @@ def unknown_cautions(
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; its score is {ends[0]} if all of them had been wrong, {ends[1]} if right"
-        mend = ""
-        if ungraded:
-            mend = ". Nothing is called that a grade could undo, and `adaptive-eval regrade` tries again to grade them"
+        mend = ". Nothing is called that a grade could undo" if usage.ungraded else ""
+        mend += ", and `adaptive-eval regrade` tries again to grade them" if ungraded else ""
         yield Caution("unknown", names[row.model], f"of {usage.trials} answers {' and '.join(told)}{moved}{mend}")
 
 

@@ -58,7 +58,9 @@ class Grading(Protocol):
 async def grade_or_error(
     grading: Grading, answer: Answer, question: Question, again: Again | None = None
 ) -> Grade | GraderError:
-    """The grade, or the error of the last attempt."""
+    """The grade, or the error of the last attempt; of what is no answer, why it is none."""
+    if "unanswered" in answer.signals:
+        return GraderError(f"its server fails this request every time, and answers others: {answer.finish_reason}")
     for attempt in range(ATTEMPTS):
         try:
             return await (grading.grade(answer, question) if again is None else grading.grade(answer, question, again))

@@ -398,6 +398,7 @@ class Scheduler:
     def _tell_troubles(self) -> None:
         self._sender.tell_losses()
         self._troubles.tell()
+        self._sender.make_room(self._troubles.aside)
 
     # -- what is asked, and what comes ---------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ class RequestSender:
         self.waiting = WaitingLines(controller, lanes, is_here)
         self.in_flight = [0] * len(lanes)
         """Requests of each model that its server has."""
+        self.aside = [0] * len(lanes)
+        """Requests among these that fail again and again while others are answered: others may take their places."""
         self._booked: list[tuple[int, TrialGroup, range]] = []
         """Requests that are sent as soon as it is written down that they will be."""
         self.tasks: set[asyncio.Task[None]] = set()
@@ -80,12 +82,20 @@ class RequestSender:
         if self._tell.ending() or not servers or self._tell.gone(model):
             return
         lane = self._lanes[model]
-        while (free := servers * lane.slots - self.in_flight[model]) > 0:
+        slots = servers * lane.slots + min(self.aside[model], servers * lane.slots)
+        while (free := slots - self.in_flight[model]) > 0:
             group = self.waiting.first(model, free * lane.samples_per_request)
             if group is not None:
                 self._start(model, group)
             elif not self._start_ahead(model):
                 return
+
+    def make_room(self, aside: Sequence[int]) -> None:
+        """Send others in the places of so many requests of each model that fail again and again."""
+        before, self.aside = self.aside, list(aside)
+        for model, number in enumerate(aside):
+            if number > before[model]:
+                self.fill(model)
 
     def wanted(self, model: int) -> bool:
         """There is something to ask this model."""

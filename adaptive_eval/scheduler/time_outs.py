@@ -1,7 +1,8 @@
-"""Time-outs that were no answers: what a new start of the run asks for again.
+"""What was no answer of a model that was set aside: a new start of the run asks for it again.
 
-The core sets a model aside when too few requests of a round were really answered (`core.rounds`). That is decided on
-what is stored, and stays so for whoever reads the run; who starts it again has mended something, or hopes that it is.
+The core sets a model aside when too few requests of a round were really answered (`core.rounds`), or when too many have
+no grade (`core.ungraded`), such as those that its server always fails. That is decided on what is stored, and stays so
+for whoever reads the run; who starts it again has mended something, or hopes that it is.
 """
 
 from collections import defaultdict
@@ -24,13 +25,13 @@ def forget_time_outs(store: Store, models: Container[str], happened: Callable[[E
     """Ask again what timed out of a model that was set aside for it: its server may have been mended."""
     for name, trials in to_be_asked_again(store.reader).items():
         if name in models:
-            text = f"{len(trials)} of its requests had run out of time, when it was set aside, and were asked again"
+            text = f"{len(trials)} of its requests had no answer when it was set aside, and were asked again"
             store.forget_trials(name, trials, event := ServersNoticed(name, "asked_again", text))
             happened(event)
 
 
 def to_be_asked_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
-    """The time-outs of rounds that were too silent, of each model that has been set aside."""
+    """Of each model that has been set aside: the time-outs of rounds that were too silent, and what failed always."""
     set_aside = {event.model for event in events_of_kind(reader.events(), ModelSetAside)}
     if not set_aside:
         return {}
@@ -41,6 +42,8 @@ def to_be_asked_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
     again: dict[str, list[TrialKey]] = {}
     for (model, _), places in rounds.items():
         late = [place.key for place in places if place.timed_out]
-        if not enough_answers(len(late), len(places)):
-            again.setdefault(model, []).extend(late)
+        missing = [place.key for place in places if place.unanswered]
+        missing += [] if enough_answers(len(late), len(places)) else late
+        if missing:
+            again.setdefault(model, []).extend(missing)
     return again

@@ -82,6 +82,8 @@ class RunTroubles:
         self._lanes, self._departures, self._grading, self._note = lanes, departures, grading, note
         self._each = [Troubles(lane.name) for lane in lanes]
         self._told_of_grading = 0
+        self.aside = [0] * len(lanes)
+        """Requests of each model that fail again and again while others are answered."""
         self.stuck: Collection[int] = ()
         """Models of which nothing came when this was told last."""
 
@@ -89,7 +91,9 @@ class RunTroubles:
         """Note what is new."""
         now = time.monotonic()
         for model, (lane, troubles) in enumerate(zip(self._lanes, self._each, strict=True)):
-            news = list(troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now))
+            stats = lane.endpoint.stats
+            self.aside[model] = stats.aside
+            news = list(troubles.noticed(stats, self._departures.answers[model], now))
             for event in () if self._departures.gone(model) else news:  # else nobody waits for its servers any more
                 self._note(event)
         self.stuck = {model for model, troubles in enumerate(self._each) if troubles.stuck}

@@ -65,7 +65,11 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
 
 def _next(ended: Ended, command: str) -> Iterator[str]:
     """What may come next; nothing where everything is decided."""
-    if ended.ungraded:
+    models = () if ended.results is None else ended.results.models
+    if ended.ungraded and any(row.signals.get("unanswered") for row in models):
+        yield f"to mend   see to the servers that fail some requests every time, then: {command}"
+        yield f"          which asks those of models that were set aside again; for others begin anew ({AFRESH})"
+    elif ended.ungraded:
         yield f"to mend   raise grader.timeout, or see to the server of the judge or verifier, then: {command}"
         regrade = f"adaptive-eval regrade {shlex.quote(str(ended.directory))} --config CONFIG"
         yield "          which grades the stored answers again; where the grader itself was mended, or to do no more:"

@@ -192,10 +192,10 @@ class RunReader:
         return uses
 
     def places(self) -> Iterator[TrialPlace]:
-        """The round of every trial, and whether it timed out."""
+        """The round of every trial, and whether its answer came."""
         for row in map(queries.PlaceRow._make, self._stream(self._queries.places)):
             key, flags = TrialKey(row.question, row.trial), (row.flags or "").split()
-            yield TrialPlace(row.model, row.round, key, timed_out="timed_out" in flags)
+            yield TrialPlace(row.model, row.round, key, "timed_out" in flags, "unanswered" in flags)
 
     def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellCount]:
         """Trials by model and question among the first so many that were committed, or those of them in round 0."""
@@ -208,10 +208,13 @@ class RunReader:
         return int(newest)
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
-        """Trials with their texts, in the order of commitment; one at a time, since texts are long."""
+        """Trials with their texts, in the order of commitment; one at a time, since texts are long. What has no answer
+        is nothing that a grader could be given again."""
         condition = "WHERE category IS NULL " if which == "ungraded" else ""
         for row in self._stream(f"{self._queries.trials}{condition}ORDER BY trials.id"):
-            yield self._record(row)
+            record = self._record(row)
+            if which == "all" or "unanswered" not in record.answer.signals:
+                yield record
 
     def trials_of(self, model: str) -> Iterator[TrialRecord]:
         """The trials of one model with their texts, question by question."""

@@ -67,12 +67,13 @@ class TrialKey(NamedTuple):
 
 
 class TrialPlace(NamedTuple):
-    """The round that a trial was asked for, and whether it timed out."""
+    """The round that a trial was asked for, and whether its answer came."""
 
     model: str
     round: int
     key: TrialKey
     timed_out: bool
+    unanswered: bool
 
 
 class CellCount(NamedTuple):
@@ -132,7 +133,7 @@ class TrialRecord:
     round: int
     answer: Answer
     category: int | None
-    """None exactly where `grader_error` says why."""
+    """None exactly where `grader_error` says why: the grader failed, or there is no answer."""
     signals: Mapping[str, SignalValue] = field(default_factory=dict)
     extracted: str | None = None
     grader_error: str | None = None

@@ -172,10 +172,10 @@ def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
     [
         ([40, 39], [0, 1], None),
         ([2, 2], [1, 1], None),
-        ([1, 3], [2, 1], "the grader failed on 3 of its 7 answers, more than 5%"),
+        ([1, 3], [2, 1], "3 of its 7 trials have no grade, more than 5%"),
         ([285, 300], [15, 15], None),
-        ([284, 300], [16, 15], "the grader failed on 31 of its 615 answers, more than 5%"),
-        ([0, 100], [1, 0], "the grader failed on every answer to question 1 of 2, so there is no score"),
+        ([284, 300], [16, 15], "31 of its 615 trials have no grade, more than 5%"),
+        ([0, 100], [1, 0], "no trial of question 1 of 2 has a grade, so there is no score"),
     ],
 )
 def test_who_is_set_aside(graded: list[int], ungraded: list[int], why: str | None) -> None:
@@ -238,4 +238,4 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
 def test_the_core_says_what_failed_a_model() -> None:
     plan = one_look(questions=1, trials=40, bound=1.645)
     found = told(plan, [[[1] * 30 + [None] * 10], [[1] * 40], [[0] * 40]])
-    assert found.set_aside == {0: Lost(Cause.GRADER, "the grader failed on 10 of its 40 answers, more than 5%")}
+    assert found.set_aside == {0: Lost(Cause.GRADER, "10 of its 40 trials have no grade, more than 5%")}

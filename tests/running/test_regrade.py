@@ -41,7 +41,7 @@ def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Pat
     broken.touch()
     ended = site.run(fragile)
     assert ended.exit_code == ExitCode.SPENT
-    why = "the grader failed on every answer to question 4 of 8, so there is no score; on question q3: "
+    why = "no trial of question 4 of 8 has a grade, so there is no score; on question q3: "
     assert "ada: no grade on question q3: the grader raised RuntimeError: no such thing" in ended.stdout
     assert f"ada is set aside: {why}the grader raised RuntimeError: no such thing" in ended.stdout
     assert "needs a model that was set aside: " in ended.stdout

@@ -81,6 +81,36 @@ async def test_where_servers_are_held_nobody_waits_for_the_slowest_first_round(t
     assert bed.controller.finished
 
 
+@dataclass
+class FailingEndpoint(FakeEndpoint):
+    """Repeats its first two requests for as long as others come, and says that these have their places."""
+
+    others: asyncio.Event = field(default_factory=asyncio.Event)
+    aside: int = 0
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        answers = await super().sample(prompt, seeds, again)
+        if len(self.samples) <= 2:
+            self.aside += 1
+            await self.others.wait()
+            self.aside -= 1
+        elif len(self.samples) == TRIALS.min * len(QUESTIONS):
+            self.others.set()
+        return answers
+
+    @property
+    def stats(self) -> EndpointStats:
+        return replace(super().stats, aside=self.aside)
+
+
+async def test_requests_that_fail_again_and_again_hold_no_places(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, slots=2)
+    bed.endpoints["bob"] = FailingEndpoint("bob", SKILLS["bob"])
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.endpoints["bob"].most_in_flight <= 4
+
+
 async def test_every_trial_has_its_own_seed(tmp_path: Path, reference: Bed) -> None:
     for name, endpoint in reference.endpoints.items():
         asked = sorted((question, seed) for question, seeds in endpoint.samples for seed in seeds)

@@ -21,7 +21,7 @@ const EVENTS = {
   opponent: "opponent has answered",
   recorded: "recorded models taken",
   set_aside: "model set aside",
-  ungraded: "grader failed on an answer",
+  ungraded: "a trial without a grade",
   replica_lost: "replica lost",
   replica_back: "replica back",
   retrying: "nothing but failures",
@@ -75,7 +75,7 @@ function answers(state) {
   /** @type {[string, (row: ModelRow) => number][]} */
   const all = [
     ...signals.map(counted),
-    ["grader failed", (row) => row.ungraded],
+    ["no grade", (row) => row.ungraded],
     ["repeated word for word", (row) => row.repeats],
   ];
   const columns = all.filter(([, of]) => rows.some((row) => of(row)));

@@ -1,0 +1,126 @@
+"""A request that its server fails every time, while it answers others: it has no answer, and the model goes on."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from endpoint_opener import CLIENTS, Opener
+from raw_servers import CHAT, Exchange, Script, raw_server
+
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.failures import FailureKind
+from adaptive_eval.endpoints.lone_failures import LoneFailures
+from adaptive_eval.endpoints.traffic import Traffic
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.errors import Unavailable
+
+WORDS = {"error": {"message": "does not match the expected format", "code": 500}}
+BAD = 3
+
+
+def failing(*seeds: int) -> Script:
+    """A script that fails these seeds for ever."""
+
+    async def script(asked: Exchange) -> None:
+        if asked.body["seed"] in seeds and "max_tokens" in asked.body and asked.body["max_tokens"] == 500:
+            await asked.reply(500, WORDS)
+        else:
+            await asked.answer(*["42"] * asked.body.get("n", 1))  # type: ignore[operator]
+
+    return script
+
+
+async def ask(model: ModelEndpoint, number: int) -> list[Answer]:
+    tasks = (model.sample(CHAT, range(seed, seed + 1)) for seed in range(number))
+    return [answer for answers in await asyncio.gather(*tasks) for answer in answers]
+
+
+@CLIENTS
+async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client: str) -> None:
+    async with raw_server(failing(BAD)) as server:
+        model = endpoint(server.base_url, client=client, concurrency=2, max_tokens=500, patience=300.0)
+        answers = await ask(model, 40)
+    (unanswered,) = [one for one in answers if one.signals]
+    assert (unanswered.seed, unanswered.text, unanswered.signals) == (BAD, "", {"unanswered"})
+    assert unanswered.finish_reason == "HTTP 500: does not match the expected format"
+    assert 5 <= unanswered.attempts <= 12
+    assert [one.text for one in answers if not one.signals] == ["42"] * 39
+    assert model.stats.aside == 0
+
+
+async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(endpoint: Opener) -> None:
+    async with raw_server(failing(BAD)) as server:
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
+        await model.sample(CHAT, range(1))
+        (answer,) = await model.sample(CHAT, range(BAD, BAD + 1))
+    assert answer.signals == {"unanswered"} and answer.attempts <= 12
+
+
+async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener) -> None:
+    async def script(asked: Exchange) -> None:
+        seeds = range(asked.body["seed"], asked.body["seed"] + asked.body.get("n", 1))  # type: ignore[operator]
+        await failing(*([asked.body["seed"]] if BAD in seeds else []))(asked)  # type: ignore[list-item]
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0, samples_per_request=4)
+        await model.sample(CHAT, range(4, 8))
+        answers = await model.sample(CHAT, range(4))
+    assert [bool(one.signals) for one in answers] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("answered_before", [False, True])
+async def test_a_server_that_fails_everything_loses_the_model(endpoint: Opener, answered_before: bool) -> None:
+    async def script(asked: Exchange) -> None:
+        if asked.index == 0 and answered_before:
+            await asked.answer("42")
+        else:
+            await asked.reply(500, WORDS)
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, max_tokens=500)
+        if answered_before:
+            await model.sample(CHAT, range(1))
+        with pytest.raises(Unavailable, match="given up after 5 attempts"):
+            await model.sample(CHAT, range(BAD, BAD + 1))
+
+
+def judged(answered: int, failed: int, failures: int, kind: FailureKind = FailureKind.SERVER_ERROR) -> list[Any]:
+    """What is said of a request after each failure, where so many others are answered and failed between two."""
+    traffic = Traffic(answers=9)
+    lone = LoneFailures(traffic)
+    said = []
+    for _ in range(failures):
+        said.append(lone.judge(kind))
+        traffic.answered += answered
+        traffic.failed_first += failed
+    return said
+
+
+def test_chance_is_excluded_by_how_often_others_fail() -> None:
+    assert judged(100, 0, 5) == [None, False, False, True, True]
+    assert judged(1, 0, 9) == [None, *[False] * 6, True, True]
+    half = judged(8, 8, 30)
+    assert half[:20] == [None, *[False] * 19] and half[-1] is True
+    assert judged(0, 5, 9) == [None] * 9, "nobody is answered"
+    assert judged(9, 0, 9, FailureKind.STALLED) == [None] * 9, "a long answer may be cut"
+
+
+def test_another_kind_of_failure_begins_anew() -> None:
+    traffic = Traffic(answers=9)
+    lone = LoneFailures(traffic)
+    for kind in [FailureKind.SERVER_ERROR, FailureKind.RESET] * 20:
+        assert lone.judge(kind) is None
+        traffic.answered += 100
+    assert traffic.aside == 0
+
+
+def test_requests_that_stand_aside_are_counted_until_they_end() -> None:
+    traffic = Traffic(answers=9)
+    lone = LoneFailures(traffic)
+    lone.judge(FailureKind.SERVER_ERROR)
+    traffic.answered += 1
+    assert traffic.aside == 0
+    lone.judge(FailureKind.SERVER_ERROR)
+    assert traffic.aside == 1
+    lone.close()
+    assert traffic.aside == 0

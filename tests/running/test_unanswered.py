@@ -1,0 +1,83 @@
+"""Whole runs against a server that fails some requests every time: they cost no model, and are no wrong answers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tenacity
+from contrary_server import Asked, Said, listening, write_config
+from test_strays import found
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.endpoints import failures
+from adaptive_eval.errors import ExitCode
+
+RUNNER = CliRunner()
+WORDS = "The model produced output that does not match the expected format"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_backoff", tenacity.wait_none())
+
+
+def run(config: Path) -> tuple[int, str]:
+    told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run")])
+    return told.exit_code, told.output
+
+
+def rows(folder: Path) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in json.loads((folder / "run" / "results.json").read_text())["models"]}
+
+
+def failing(model: str, share: int) -> Any:
+    """A script that fails one in so many of the model's requests, by their seeds, whenever they come."""
+
+    def script(asked: Asked) -> Said | None:
+        fails = asked.model == model and "Question" in asked.prompt and asked.seed % share == 0
+        return Said(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
+
+    return script
+
+
+def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Path) -> None:
+    def script(asked: Asked) -> Said | None:
+        fails = asked.model == "ada" and "Question 2" in asked.prompt and asked.seed % 4 == 0
+        return Said(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
+
+    with listening(script) as server:
+        config = write_config(tmp_path, server, concurrency=2)
+        code, told = run(config)
+        assert code in (ExitCode.REACHED, ExitCode.SPENT), told
+        before, asked = found(tmp_path / "run"), len(server.said)
+        assert asked < 48 + 24
+        assert run(config)[0] == code
+        assert len(server.said) == asked and found(tmp_path / "run") == before, "a resume buys and changes nothing"
+    assert [place[:2] for place, category in before.items() if category is None] == [("ada", "q2")]
+    ada, bob = rows(tmp_path)["ada"], rows(tmp_path)["bob"]
+    assert (ada["set_aside"], ada["ungraded"], ada["signals"]) == (None, 1, {"unanswered": 1})
+    assert ada["lowest"] < ada["highest"] and ada["lowest"] <= ada["score"] <= ada["highest"] and bob["ungraded"] == 0
+    assert (
+        f"no grade on question q2: its server fails this request every time, and answers others: HTTP 500: {WORDS}"
+        in (told)
+    )
+    assert "of 24 answers 1 never came, since its server failed these requests every time; its score is" in told
+
+
+def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_mended(tmp_path: Path) -> None:
+    with listening(failing("bob", 4)) as server:
+        config = write_config(tmp_path, server)
+        code, told = run(config)
+        assert code == ExitCode.SPENT, told
+        aside = rows(tmp_path)["bob"]["set_aside"]
+        assert (
+            "6 of its 24 trials have no grade, more than 5%" in aside and "; on question q0: its server fails" in told
+        )
+        assert "see to the servers that fail some requests every time" in told
+        server.script = lambda asked: None
+        code, told = run(config)
+        assert code == ExitCode.REACHED, told
+    assert "6 of its requests had no answer when it was set aside, and were asked again" in told
+    assert rows(tmp_path)["bob"]["set_aside"] is None and None not in found(tmp_path / "run").values()
