@@ -57,7 +57,12 @@ class LoneFailures:
     @property
     def lacks_another(self) -> bool:
         """Its server has said twice in the same way that it fails, and no other request was answered since."""
-        return self._repeated and self._kind is not FailureKind.RESET and self._traffic.answers > 0 and self._seen[0] == self._traffic.answered
+        return (
+            self._repeated
+            and self._kind is not FailureKind.RESET
+            and self._traffic.answers > 0
+            and self._seen[0] == self._traffic.answered
+        )
 
     def close(self) -> None:
         """The request is over."""

@@ -72,9 +72,7 @@ def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_m
         code, told = run(config)
         assert code == ExitCode.SPENT, told
         aside = rows(tmp_path)["bob"]["set_aside"]
-        assert (
-            "6 of its 24 trials have no grade, more than 5%" in aside and "; on question q0: its server fails" in told
-        )
+        assert "6 of its 24 trials have no grade, more than 5%" in aside and "; on question q" in told and WORDS in told
         assert "see to the servers that fail some requests every time" in told
         server.script = lambda asked: None
         code, told = run(config)
