@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun
@@ -58,6 +59,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
         *_outlook(prepared),
         *([f"labels    {count(len(labels))} in {safe_line(str(prepared.config.labels), 200)}"] if labels else []),
         *_in_time(prepared, there),
+        *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
         f"keys      {keys.words}",
         f"lies in   {safe_line(str(directory), 200)} ({place})",
     ):

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
+from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
@@ -102,7 +103,9 @@ def _title(prepared: PreparedRun) -> str:
 
 
 def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
-    """At stored trials of this run, which could be the pilot; and at asking some of very many questions."""
+    """At caps that do not bear the first round, at stored trials of this run, which could be the pilot, and at asking
+    some of very many questions."""
+    yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
     if request.pilot is None and holds_ledger(directory):
         yield f"hint      {directory} has trials of this run; --pilot {directory} goes on from them"

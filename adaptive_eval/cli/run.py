@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over
+from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import prepare
+from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Health
 from adaptive_eval.errors import ExitCode
@@ -89,12 +90,21 @@ def run(
             raise typer.Exit(rehearse(prepared, directory, _places(ray, prepared.config)))
         tell_what_is_passed_over(directory)
         _announce_regraded(directory)
+        _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or (), ray)
         with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
     raise typer.Exit(code)
+
+
+def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:
+    """Say before a run that has no trials yet which caps do not bear its first round."""
+    with RunReader.if_begun(directory) as reader:
+        begun = reader is not None and reader.trial_count() > 0
+    for problem in () if begun else first_round_problems(prepared):
+        typer.echo(f"warning: {problem}", err=True)
 
 
 def _announce_regraded(directory: Path) -> None:

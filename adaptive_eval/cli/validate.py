@@ -10,6 +10,7 @@ import typer
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
@@ -31,7 +32,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
         typer.echo(f"promise: {promised}")
     if keys.tried and keys.unknown is not None:
         typer.echo(f"warning: {keys.words}")
-    for warning in chain(why_uncoupled(prepared.config), _missing(prepared.config)):
+    for warning in chain(first_round_problems(prepared), why_uncoupled(prepared.config), _missing(prepared.config)):
         typer.echo(f"warning: {warning}")
 
 

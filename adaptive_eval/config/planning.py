@@ -28,6 +28,7 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.answers import MOST_BYTES_A_TOKEN
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
@@ -297,8 +298,12 @@ def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: 
 
 
 def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
-    """The most that it costs to have one answer graded."""
-    return config.grader.worst_cost(questions) if isinstance(config.grader, AskedGrader) else NO_COST
+    """The most that it costs to have one answer graded, which has no more bytes than `max_tokens` tokens can have."""
+    if not isinstance(config.grader, AskedGrader):
+        return NO_COST
+    limits = [model.sampling.max_tokens for model in config.served]
+    written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
+    return config.grader.worst_cost(questions, written)
 
 
 def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:

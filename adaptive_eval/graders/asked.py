@@ -108,21 +108,23 @@ class AskedGrader(GraderOptions):
         share = gpu_share(self.gpus, self.server, self.concurrency.concurrency)
         return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
 
-    def worst_cost(self, questions: Sequence[Question]) -> Cost:
-        """The most that all replies about one answer may cost: hard caps reserve it with the answer."""
-        return reduce(Cost.plus, (seat.worst_cost_alone(questions) for seat in self.seats))
+    def worst_cost(self, questions: Sequence[Question], written: int | None = None) -> Cost:
+        """The most that all replies about one answer may cost: hard caps reserve it with the answer, which has at most
+        `written` bytes."""
+        return reduce(Cost.plus, (seat.worst_cost_alone(questions, written) for seat in self.seats))
 
-    def worst_cost_alone(self, questions: Sequence[Question]) -> Cost:
+    def worst_cost_alone(self, questions: Sequence[Question], written: int | None = None) -> Cost:
         """The most that the replies of one judge may cost."""
-        sent = max((self._bytes(question) for question in questions), default=0)
+        seen = self.longest if written is None else min(self.longest, written)
+        sent = max((self._bytes(question, seen) for question in questions), default=0)
         completion = self.sampling.max_tokens or 0
         one = self.cost(sent + TEMPLATE_TOKENS, completion, self.sampling.timeout * self.concurrency.attempts)
         return Cost(self.replies * one.tokens, self.replies * one.usd, self.replies * one.gpu_seconds)
 
-    def _bytes(self, question: Question) -> int:
-        """Of a request with the longest answer that there may be; no tokenizer makes more tokens than bytes."""
+    def _bytes(self, question: Question, seen: int) -> int:
+        """Of a request that shows so many bytes of an answer; no tokenizer makes more tokens than bytes."""
         sent = self.transcript(question, "")
-        return len(sent.system.encode()) + len(sent.user.encode()) + self.longest
+        return len(sent.system.encode()) + len(sent.user.encode()) + seen
 
 
 def chats(server: EndpointConfig) -> EndpointConfig:

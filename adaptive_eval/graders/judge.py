@@ -165,12 +165,12 @@ class Judge(AskedGrader):
 
         return told
 
-    def _bytes(self, question: Question) -> int:
+    def _bytes(self, question: Question, seen: int) -> int:
         forms = (False, True) if self.may_be_structured else (False,)
         sent = [one for form in forms for one in self.transcripts(question, "", structured=form)]
         form = len(orjson.dumps(reply_format(self.ballot))) if self.may_be_structured else 0
         two = bool(question.others) or isinstance(self.against, AnswersOfModel)
-        answers = self.longest * (2 if two else 1)
+        answers = seen + (self.longest if two else 0)
         return max(len(one.system.encode()) + len(one.user.encode()) for one in sent) + answers + form
 
     # -- what it has said ---------------------------------------------------------------------------------------------

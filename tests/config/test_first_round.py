@@ -1,0 +1,92 @@
+"""Caps that do not bear the first round are told before anything is asked, with the sums and settings that mend it."""
+
+import re
+from pathlib import Path
+
+import pytest
+from live_runs import Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.first_round import first_round_problems
+from adaptive_eval.config.load import check_text
+from adaptive_eval.config.planning import worst_verdict
+from adaptive_eval.config.prepare import PreparedRun, prepare
+from adaptive_eval.errors import ExitCode
+
+CONFIG = """
+questions: {world: coins}
+sampling: {max_tokens: MAX, temperature: 0.5}
+trials: {min: 4, max: 8}
+budget: {BUDGET}
+grader: GRADER
+models:
+  - {name: one, model: coin-01, simulate: true, price: {input: 1.0, output: 2.0}}
+  - {name: two, model: coin-02, simulate: true, price: {input: 1.0, output: 2.0}}
+"""
+JUDGE = """
+  kind: judge
+  server: {base_url: "http://127.0.0.1:9/v1", model: judge}
+  price: {input: 1.0, output: 2.0}
+  gpus: 1
+  votes: 3
+"""
+
+
+def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun:
+    text = CONFIG.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(most))
+    checked = check_text(text, Path("run.yaml"), (), {})
+    assert checked.config is not None, checked.problems
+    return prepare(checked.config)
+
+
+@pytest.mark.parametrize(
+    ("key", "grader", "lowers"),
+    [
+        ("trials", "math", "trials.min"),
+        ("tokens", "math", "sampling.max_tokens or trials.min"),
+        (
+            "usd",
+            JUDGE,
+            "sampling.max_tokens, grader.longest, grader.sampling.max_tokens, grader.votes or trials.min",
+        ),
+    ],
+)
+def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, lowers: str) -> None:
+    (said,) = first_round_problems(prepared(f"{key}: 1", grader))
+    found = re.fullmatch(
+        r"no answers will be requested: the first round may cost up to [\d,.]+ (\w+), and budget\.(\w+) is 1\. "
+        r"Set budget\.\w+ to ([\d.]+) or more, or lower (.*)",
+        said,
+    )
+    assert found is not None and found[2] == key and found[4] == lowers
+    assert not list(first_round_problems(prepared(f"{key}: {found[3]}", grader)))
+    less = f"{float(found[3]) - 0.01:.2f}" if key == "usd" else f"{int(found[3]) - 1}"
+    assert len(list(first_round_problems(prepared(f"{key}: {less}", grader)))) == 1
+
+
+def test_each_cap_that_is_too_small_is_named_and_others_are_not() -> None:
+    said = list(first_round_problems(prepared("tokens: 5, usd: 0.001, trials: 100000")))
+    assert [re.findall(r"Set (budget\.\w+)", one) for one in said] == [["budget.tokens"], ["budget.usd"]]
+    assert not list(first_round_problems(prepared("wall_time: 1h")))
+
+
+def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
+    short, long = (prepared("tokens: 1", JUDGE, most) for most in (100, 100_000))
+    few, many = (worst_verdict(one.config, one.questions).tokens for one in (short, long))
+    assert many - few == 3 * (32768 - 16 * 100), "at most sixteen bytes a token, in each of three votes"
+
+
+def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
+    config = site.write(budget={"tokens": 1000})
+    said = "no answers will be requested: the first round may cost up to "
+    for command in ("validate", "plan"):
+        told = CliRunner().invoke(app, [command, str(config)])
+        assert told.exit_code == ExitCode.REACHED and said in told.output
+    assert said in site.run(config, "--dry-run").output
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.SPENT and said in ended.stderr
+    enough = re.search(r"Set budget\.tokens to (\d+)", ended.stderr)
+    assert enough is not None
+    mended = site.run(site.write(budget={"tokens": int(enough[1])}))
+    assert said not in mended.output and "trials" in mended.stdout and "Nothing was asked" not in mended.output
