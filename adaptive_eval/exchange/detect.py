@@ -57,6 +57,7 @@ class TableFormat(NamedTuple):
 TABLES = (
     TableFormat("details of lighteval", lighteval.is_details, lambda file, _: lighteval.read_details(file)),
     TableFormat("outputs of MathArena", matharena.is_output, matharena.read_outputs),
+    TableFormat("signals for scorio", long_form.are_signal_lines, long_form.read_signal_lines),
 )
 """The first that recognises a table reads it; a table of nobody's is one row a trial, with our own columns."""
 LOGS = ", ".join(

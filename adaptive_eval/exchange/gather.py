@@ -120,7 +120,7 @@ class RecordGatherer:
     def _counting(self, placed: PlacedRecord) -> list[PlacedRecord]:
         """The trials that are known to count, now that this one has come."""
         record, counting = placed.record, [placed]
-        if self._repeats is not None:
+        if self._repeats is not None and not record.own:
             answer = record.answer if record.has_text else None
             counting = self._repeats.take(GivenAnswer(record.model, placed.question, answer), placed)
         for one in counting:

@@ -215,6 +215,8 @@ class Record(NamedTuple):
     """Why this is no trial: the request failed, or its outcome was declared void."""
     identity: str | None = None
     """Two records with the same one are copies of one trial."""
+    own: bool = False
+    """An export of this program has it: it was a trial of its own, whether or not another answer is the same."""
 
 
 def tidy_text(text: str) -> str:

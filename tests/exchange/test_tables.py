@@ -9,6 +9,7 @@ import pytest
 from inspect_ai.log import read_eval_log_sample
 from live_runs import EndedRuns, Site
 from logs import imported, lines, outcomes
+from small_run import MODELS, QUESTIONS, make_run, make_trial
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -173,6 +174,64 @@ def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: 
     done = imported(path, "--to", again, "--config", source / "config.yaml")
     assert done.exit_code == 0, done.stderr
     assert stored(again) == stored(source / "run")
+
+
+def alike(folder: Path, seed: int) -> Path:
+    """A run many of whose answers are the same, some of them long, as those of a model at a low temperature are."""
+    rng = np.random.default_rng(seed)
+    said = [r"\boxed{1}", r"So it is \boxed{2}.", "because of this " * 20, "é\U0001f600\n"]
+
+    def one(model: str, question: str, trial: int) -> TrialRecord:
+        graded = rng.random() > 0.05
+        return make_trial(
+            model,
+            question,
+            trial,
+            int(rng.integers(2)) if graded else None,
+            text=said[int(rng.integers(4))],
+            round=int(rng.integers(3)),
+            ttft=0.25 if rng.random() < 0.5 else None,
+            finish_reason="length" if rng.random() < 0.2 else "stop",
+            signals={"is_correct": True, "score": float(rng.random()), "why": "so"} if graded else {},
+            extracted=str(trial) if graded else None,
+        )
+
+    return make_run(
+        folder,
+        [
+            one(model, question, trial)
+            for model in MODELS
+            for question in QUESTIONS
+            for trial in range(int(rng.integers(1, 12)))
+        ],
+    )
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "inspect"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(
+    tmp_path: Path, form: str, seed: int
+) -> None:
+    run = alike(tmp_path, seed)
+    path = export(Export(run, form, tmp_path / f"t.{form}")).path
+    done = imported(path, "--to", tmp_path / "again")
+    assert done.exit_code == 0, done.stderr
+    assert "repeats   " not in done.output
+    assert stored(tmp_path / "again") == stored(run)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_signals_for_scorio_come_back_with_their_outcomes(tmp_path: Path, seed: int) -> None:
+    run = alike(tmp_path, seed)
+    path = export(Export(run, "scorio", tmp_path / "signals.jsonl")).path
+    done = imported(path, "--to", tmp_path / "again")
+    assert done.exit_code == 0, done.stderr
+    graded = {place: category for place, category in outcomes(run).items() if category is not None}
+    without = sum(category is None for category in outcomes(run).values())
+    assert sorted((*place[:2], category) for place, category in outcomes(tmp_path / "again").items()) == sorted(
+        (*place[:2], category) for place, category in graded.items()
+    )
+    assert not without or "grader" in done.output or "killed" in done.output
 
 
 def test_an_array_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path) -> None:

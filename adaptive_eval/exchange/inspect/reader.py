@@ -25,6 +25,7 @@ from adaptive_eval.exchange.samples import (
     value_of_score,
     whole_number,
 )
+from adaptive_eval.exchange.tables.reader import OWN, record_of_row
 from adaptive_eval.questions.load import as_text
 
 Sample = Mapping[str, Any]
@@ -49,6 +50,8 @@ SAMPLING = {
 GRADERS = {"choice": "choice", "exact": "exact", "includes": "contains", "math": "math"}
 SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf", "groq", "mistral", "grok", "mockllm"}
 """What Inspect puts before the name that a server knows."""
+FROM_ANSWER = ("text", "reasoning", "latency", "prompt_tokens", "completion_tokens")
+"""What an export says of an answer outside its metadata."""
 ATTACHED = "attachment://"
 
 
@@ -69,6 +72,8 @@ class SampleReader:
             raise file.refuse("says no model (eval.model): it is no Inspect log, or a damaged one")
         self._model: str = spec["model"]
         self._task = as_text(spec.get("task"))
+        self._own = "adaptive_eval" in mapping(spec.get("packages"))
+        """`adaptive-eval export` has written it, which says of each sample all that it knew."""
         plan = mapping(mapping(header).get("plan"))
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
         scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
@@ -93,16 +98,18 @@ class SampleReader:
         value = value_of_score(score.get("value"))
         answer, cost = _answer(told, self._model)
         said = score.get("answer")
+        asked = LoggedQuestion(prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices")))))
+        settings = self._settings if system is None else self._settings._replace(system=system)
+        if self._own and (found := self._as_exported(told, score, value, answer, place)) is not None:
+            return found._replace(task=self._task, asked=asked, settings=settings)
         return Record(
             place=place,
             model=self._file.model or self._model,
             question=as_text(told["id"]),
             trial=epoch - 1,
             task=self._task,
-            asked=LoggedQuestion(
-                prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices"))))
-            ),
-            settings=self._settings if system is None else self._settings._replace(system=system),
+            asked=asked,
+            settings=settings,
             answer=answer,
             has_text=answer is not None,
             value=value,
@@ -113,6 +120,28 @@ class SampleReader:
             missing=_missing(told),
             identity=told["uuid"] if isinstance(told.get("uuid"), str) else None,
         )
+
+    def _as_exported(
+        self, sample: Sample, score: Mapping[str, Any], value: float | None, answer: Answer | None, place: str
+    ) -> Record | None:
+        """The trial as it was stored; None where the sample is not as the export writes it."""
+        known, graded = mapping(sample.get("metadata")), mapping(score.get("metadata"))
+        row = {
+            **known,
+            "model": self._model,
+            "question": sample["id"],
+            "trial": sample["epoch"] - 1,
+            "category": graded.get("category"),
+            "label": graded.get("label"),
+            "value": value,
+            "signals": graded.get("signals"),
+            "extracted": score.get("answer"),
+            "flags": " ".join(map(as_text, sequence(known.get("flags")))),
+        }
+        if answer is not None:
+            row |= {name: getattr(answer, name) for name in FROM_ANSWER}
+        whole = row.keys() >= OWN and (graded.keys() >= {"category", "label"} or row.get("grader_error") is not None)
+        return record_of_row(self._file, place, row) if whole else None
 
     def _score(self, sample: Sample, place: str) -> Mapping[str, Any]:
         """The one score, or that of the scorer that is named (scores of several values by `scorer.key`); or nothing."""

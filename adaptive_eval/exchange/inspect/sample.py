@@ -157,6 +157,11 @@ def _metadata(record: TrialRecord, question: Question) -> Json:
         "attempts": answer.attempts,
         "finish_reason": answer.finish_reason,
         "flags": sorted(answer.signals),
+        "tokens": record.cost.tokens,
         "usd": record.cost.usd,
         "gpu_seconds": record.cost.gpu_seconds,
+        "ttft": answer.ttft,
+        "completion_bpt": answer.completion_bpt,
+        "prompt_bpt": answer.prompt_bpt,
+        "grader_error": record.grader_error,
     }

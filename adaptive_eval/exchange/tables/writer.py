@@ -32,6 +32,8 @@ from adaptive_eval.store.rows import valid_text
 
 FORMULA = frozenset("=+-@＝＋－＠")
 APOSTROPHE = "'"
+ColumnKind = Literal["text", "integer", "number", "mapping"]
+Row = dict[str, object]
 
 
 def harmless(value: object) -> object:
@@ -46,11 +48,11 @@ def write_signals(source: ExportSource, path: Path, on_progress: OnProgress) -> 
     """One object a trial."""
     with path.open("wb") as file:
         for number, record in enumerate(source.reader.trials(), 1):
-            file.write(orjson.dumps(_line(record), option=orjson.OPT_APPEND_NEWLINE))
+            file.write(orjson.dumps(_line(record, source.rubric), option=orjson.OPT_APPEND_NEWLINE))
             on_progress(number)
 
 
-def _line(record: TrialRecord) -> dict[str, object]:
+def _line(record: TrialRecord, rubric: Rubric) -> dict[str, object]:
     answer, signals = record.answer, record.signals
     mean = _mean_logprob(answer.completion_bpt)
     return {
@@ -74,8 +76,19 @@ def _line(record: TrialRecord) -> dict[str, object]:
             "has_box": _flag(signals.get("has_box")),
             "extracted": record.extracted,
         },
-        "category": record.category,
+        **_grade(record, rubric),
         "request_seed": answer.seed,
+        "round": record.round,
+    }
+
+
+def _grade(record: TrialRecord, rubric: Rubric) -> Row:
+    category = record.category
+    return {
+        "category": category,
+        "label": None if category is None else rubric.names[category],
+        "value": None if category is None else float(rubric.weights[category]),
+        "grader_error": record.grader_error,
     }
 
 
@@ -92,9 +105,6 @@ def _perplexity(bits: float | None) -> float | None:
 def _flag(value: object) -> int | None:
     return None if not isinstance(value, bool | int | float) else int(value)
 
-
-ColumnKind = Literal["text", "integer", "number", "mapping"]
-Row = dict[str, object]
 
 COLUMNS: dict[str, ColumnKind] = {
     "model": "text",
@@ -149,21 +159,18 @@ def named_tokens(told: AnswerLogprobs | None) -> dict[str, object] | None:
 
 
 def _row(record: TrialRecord, rubric: Rubric) -> Row:
-    answer, category = record.answer, record.category
+    answer = record.answer
     return {
         "model": record.model,
         "question": record.question,
         "trial": record.trial,
-        "category": category,
-        "label": None if category is None else rubric.names[category],
-        "value": None if category is None else float(rubric.weights[category]),
+        **_grade(record, rubric),
         "round": record.round,
         "seed": answer.seed,
         "finish_reason": answer.finish_reason,
         "flags": " ".join(sorted(answer.signals)),
         "extracted": record.extracted,
         "signals": dict(record.signals),
-        "grader_error": record.grader_error,
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
         "tokens": record.cost.tokens,
