@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.opponent import with_opponent_among
@@ -16,6 +16,7 @@ from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode, GraderError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.labels import labels_given
@@ -54,6 +55,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
     healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared)
     place = "a new run" if there is None else f"resumes, {count(there)} trials are there"
+    repeated = repeated_questions(prepared.questions)
     labels = labels_given(prepared.config, prepared.rubric)
     for line in (
         *_outlook(prepared),
@@ -61,6 +63,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
         *_in_time(prepared, there),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
         f"keys      {keys.words}",
+        *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
         f"lies in   {safe_line(str(directory), 200)} ({place})",
     ):
         typer.echo(line)

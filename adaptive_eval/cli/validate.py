@@ -7,14 +7,15 @@ from pathlib import Path
 
 import typer
 
-from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
 from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.record.lines import several
+from adaptive_eval.questions import repeated_questions
+from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
 
@@ -32,8 +33,10 @@ def validate(config: Config, overrides: Overrides = None) -> None:
         typer.echo(f"promise: {promised}")
     if keys.tried and keys.unknown is not None:
         typer.echo(f"warning: {keys.words}")
-    for warning in chain(first_round_problems(prepared), why_uncoupled(prepared.config), _missing(prepared.config)):
-        typer.echo(f"warning: {warning}")
+    repeated = filter(None, [repeated_questions(prepared.questions)])
+    first_round = first_round_problems(prepared)
+    for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing(prepared.config)):
+        typer.echo(f"warning: {safe_line(warning, LONGEST_LINE)}")
 
 
 def _missing(config: RunConfig) -> Iterator[str]:

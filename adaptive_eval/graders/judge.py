@@ -51,7 +51,8 @@ class Judge(AskedGrader):
     questions (`questions.fields.metadata`) that holds the answers of another model or a person; or, trial by trial, the
     answers of a model, in an earlier run or in this one. Without a `rubric` better is worth 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
-    """Verdicts on each answer; more than half of them must agree. Of scores and comparisons the middle one counts."""
+    """Verdicts on each answer, an odd number, since more than half must agree. Of scores and comparisons the middle one
+    counts."""
     panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
     """Further judges, each on a server of its own, which give as many votes; more than half of all must agree. How far
     each of them agrees with what was decided are the signals `agreement_1` (this judge), `agreement_2` ..."""
@@ -80,6 +81,9 @@ class Judge(AskedGrader):
         given = [name for name in ("verdicts", "scores", "against") if getattr(self, name) != _default(name)]
         if len(given) > 1:
             raise refuse(f"has {' and '.join(given)}, which ask for different things", "keep one of them")
+        if not (self.panel or self.scores or self.against) and self.votes % 2 == 0:
+            mend = "take 1 or 3: with as many votes for as against, an answer has no grade"
+            raise refuse(f"has an even number of votes, {self.votes}", mend)
         if self.structured and RESPONSE_FORMAT in self.sampling.extra_body:
             raise refuse(
                 f"has structured and sampling.extra_body.{RESPONSE_FORMAT}, which say the same", "remove one of them"

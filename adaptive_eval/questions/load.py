@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from hashlib import sha256
@@ -16,6 +16,7 @@ from adaptive_eval.questions.readers import FileRow, read_rows
 from adaptive_eval.questions.types import FieldsConfig, Question, QuestionsConfig, Scalar
 
 SHOWN_PROBLEMS = 40
+SHOWN_REPEATS = 10
 ID_DIGITS = 12
 MAX_CHOICES = 26
 SAFE_BITS = 63
@@ -137,6 +138,27 @@ def _repeated(question: Question, row: FileRow, names: FieldsConfig, seen: Mappi
         yield f"the id {question.id!r} was used before, by {seen[question.id]}; ids must differ"
     elif question.id in seen:
         yield f"is the same question as {seen[question.id]}; remove one of the two, or give both an id"
+
+
+def repeated_questions(questions: Sequence[Question]) -> str | None:
+    """A warning that some questions ask the same, with the same answer key or another; None if all differ."""
+    same: dict[tuple[str, tuple[str, ...]], list[Question]] = {}
+    for one in questions:
+        same.setdefault((" ".join(one.prompt.split()), one.choices), []).append(one)
+    found = [group for group in same.values() if len(group) > 1]
+    if not found:
+        return None
+    told = [
+        " = ".join(one.id for one in group)
+        + (" (with different answer keys)" if len({one.answer for one in group}) > 1 else "")
+        for group in found
+    ]
+    more = f", and {len(told) - SHOWN_REPEATS} more" if len(told) > SHOWN_REPEATS else ""
+    repeated = sum(len(group) - 1 for group in found)
+    return (
+        f"{repeated} {'question repeats' if repeated == 1 else 'questions repeat'} the text of another one: "
+        f"{', '.join(told[:SHOWN_REPEATS])}{more}. Each counts again in every score; remove the repeats"
+    )
 
 
 def _choices(fields: Mapping[str, Any], names: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ def _gate(
 
     What timed out or has no grade is in the bounds of the scores already.
     """
-    asked = gate_of(snapshot.subject.decisions)
+    asked = gate_of(snapshot.subject.decisions, snapshot.weights.tolist())
     if asked is None:
         return ()
     each = most_by_one(snapshot.arrived, snapshot.weights, drawn=draws_questions(snapshot.subject.decisions))

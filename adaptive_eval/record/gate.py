@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow
+from adaptive_eval.record.scale import Scale
 
 PASS, FAIL, UNDECIDED = "PASS", "FAIL", "UNDECIDED"
 NAMED = 3
@@ -23,15 +24,16 @@ class GateTerms(NamedTuple):
 
     baseline: str
     delta: float
+    scale: Scale = Scale(0.0, 1.0)
 
 
-def gate_of(decisions: Mapping[str, object]) -> GateTerms | None:
-    """The gate of a configuration's sections, None where there is none."""
+def gate_of(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
+    """The gate of a configuration's sections and its rubric, None where there is none."""
     objective = cast(Mapping[str, object], decisions.get("objective", {}))
     if not objective.get("gate"):
         return None
     stopping = cast(Mapping[str, float], decisions["stopping"])
-    return GateTerms(str(objective["baseline"]), stopping["delta"])
+    return GateTerms(str(objective["baseline"]), stopping["delta"], Scale.of(weights))
 
 
 def gate_rows(
@@ -64,7 +66,7 @@ NO_ANSWER = "timed out, are empty or have no grade"
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     """What a call says, in words."""
-    by = f"{100 * asked.delta:.10g}%"
+    by = asked.scale.points(asked.delta)
     if outcome == FAIL:
         return f"worse than {asked.baseline}" + (f" by more than {by}" if asked.delta else "")
     return f"less than {by} worse than {asked.baseline}, or better" if asked.delta else f"better than {asked.baseline}"

@@ -35,3 +35,9 @@ class Scale:
         if lo is None or hi is None:
             return "- .. -"
         return f"{self.score(max(lo, self.low))} .. {self.score(min(hi, self.high))}"
+
+    def points(self, difference: float) -> str:
+        """A difference of scores in words: 0.02 of scores in percent is 2 points, not 2% of anything."""
+        if self.low < 0.0 or self.high > 1.0:
+            return f"{difference:.10g}"
+        return f"{100 * difference:.10g} point{'' if math.isclose(difference, 0.01) else 's'}"

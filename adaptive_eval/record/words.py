@@ -14,9 +14,11 @@ from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.core.sequential import SEQUENTIAL
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.imports import SAID
 from adaptive_eval.record.lines import several
 from adaptive_eval.record.results import Results
+from adaptive_eval.record.scale import Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +94,17 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     return f"{each} has a chance of at most {wrong}; calling one of two exactly equal models, of at most {tie}"
 
 
-def _gate(baseline: str, delta: float) -> str:
+def _gate(baseline: str, delta: float, scale: Scale) -> str:
     if not delta:
         return f"A gate: PASS where a model is better than {baseline}, FAIL where it is worse."
-    by = _percent(delta)
+    by = scale.points(delta)
     return f"A gate: PASS where a model is less than {by} worse than {baseline}, FAIL where it is worse by more."
 
 
 def _objective(config: RunConfig, says: str) -> str:
     objective = config.objective
     if objective.gated_by is not None:
-        return _gate(objective.gated_by, config.stopping.delta)
+        return _gate(objective.gated_by, config.stopping.delta, _scale(config))
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
         return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_quoted(says)}"
@@ -160,7 +162,15 @@ def _worded(option: Option, value: Any) -> str:
 
 def _delta(config: RunConfig) -> str:
     delta = 0.0 if config.objective.gate else config.stopping.delta
-    return f" Two scores are certified as tied when they lie within {_percent(delta)} of each other." if delta else ""
+    return (
+        f" Two scores are certified as tied when they lie within {_scale(config).points(delta)} of each other."
+        if delta
+        else ""
+    )
+
+
+def _scale(config: RunConfig) -> Scale:
+    return Scale.of(open_rubric(config.rubric).weights)
 
 
 def _futility(config: RunConfig) -> str:

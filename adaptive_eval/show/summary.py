@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
             yield "for more  raise the budget, where that has ended it; or ask more questions (questions.limit), or"
             yield f"          several trials of each (without trials.draw), in a run of its own: {command} --fresh"
             return
-        yield f"for more  raise trials.max or the budget, then: {command}"
+        yield f"for more  {_with_more(command, ended)}"
         if ended.results is not None and _spends_error(ended.results):
             yield "          a larger trials.max spends what is left of each comparison's error, and no more:"
             yield "          the promise holds, with less power than in a run that is begun with it (--fresh)"
@@ -90,6 +90,21 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield f"continue  {command}"
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
+
+
+def _with_more(command: str, ended: Ended) -> str:
+    """The command that goes on where a horizon ended the run: with twice the horizon; else what is to be raised."""
+    decisions = {} if ended.results is None else ended.results.decisions
+    trials, caps = (decisions.get(section) for section in ("trials", "budget"))
+    most = trials.get("max") if isinstance(trials, Mapping) else None
+    if ended.reason is not Reason.OUT_OF_REACH or not isinstance(most, int):
+        return f"raise the budget, then: {command}"
+    capped = isinstance(caps, Mapping) and any(cap is not None for cap in caps.values())
+    words = shlex.split(command)
+    old = [at for at, word in enumerate(words) if word.startswith(("trials.max=", "trials.epochs="))]
+    kept = [word for at, word in enumerate(words) if at not in old and at + 1 not in old]
+    again = shlex.join([*kept, "--set", f"trials.max={2 * most}"])
+    return f"raise the {'budget and the ' if capped else ''}horizon: {again}"
 
 
 def _from_to(numbers: Sequence[int]) -> str:

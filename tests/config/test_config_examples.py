@@ -242,6 +242,24 @@ class TestCommands:
         assert (code, out) == (2, "")
         assert "--set trials.mx: trials.mx is not a known key; did you mean `max`?" in err
 
+    def test_validate_names_questions_that_are_there_again(self, tmp_path: Path) -> None:
+        rows = [
+            ("a", "1 + 1?", "2"),
+            ("b", "2 + 2?", "4"),
+            ("c", "1 +  1?", "2"),
+            ("d", "2 + 2?", "5"),
+            ("e", "?", "1"),
+        ]
+        lines = [json.dumps({"id": key, "prompt": prompt, "answer": answer}) for key, prompt, answer in rows]
+        (tmp_path / "q.jsonl").write_text("\n".join(lines))
+        (tmp_path / "c.yaml").write_text(
+            "questions: q.jsonl\ngrader: numeric\n"
+            "models: [{name: a, base_url: http://a/v1}, {name: b, base_url: http://b/v1}]"
+        )
+        code, out, _ = self.run("validate", "c.yaml")
+        assert code == 0
+        assert "warning: 2 questions repeat the text of another one: a = c, b = d (with different answer keys)" in out
+
     def test_validate_looks_at_the_questions(self, tmp_path: Path) -> None:
         (tmp_path / "q.jsonl").write_text('{"prompt": "?", "answer": "seven"}')
         (tmp_path / "c.yaml").write_text(

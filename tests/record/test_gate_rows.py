@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from adaptive_eval.record.build import most_by_one
-from adaptive_eval.record.gate import GateTerms, gate_rows
+from adaptive_eval.record.gate import GateTerms, gate_rows, outcome_in_words
 from adaptive_eval.record.results import ModelRow, PairRow
+from adaptive_eval.record.scale import Scale
 
 ASKED = GateTerms("prod", 0.05)
 MODEL = ModelRow(
@@ -50,8 +51,8 @@ def test_it_is_said_whose_answers_could_explain_a_call() -> None:
 
 
 def test_a_call_passes_or_fails() -> None:
-    assert outcome(FAILED) == ("FAIL", "worse than prod by more than 5%")
-    assert outcome(PASSED, replace(MODEL, score=0.79)) == ("PASS", "less than 5% worse than prod, or better")
+    assert outcome(FAILED) == ("FAIL", "worse than prod by more than 5 points")
+    assert outcome(PASSED, replace(MODEL, score=0.79)) == ("PASS", "less than 5 points worse than prod, or better")
 
 
 @pytest.mark.parametrize("verdict", ["open", "out_of_reach", "blocked"])
@@ -87,3 +88,9 @@ def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
     weights = np.array([0.0, 2.0])
     assert most_by_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
     assert most_by_one(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])
+
+
+def test_a_margin_is_told_in_points_where_scores_are_in_percent() -> None:
+    assert outcome_in_words("FAIL", GateTerms("prod", 0.01)) == "worse than prod by more than 1 point"
+    own = GateTerms("prod", 0.25, Scale.of((-1.0, 3.0)))
+    assert outcome_in_words("FAIL", own) == "worse than prod by more than 0.25"

@@ -40,18 +40,18 @@ def gate(folder: Path, build: str, gate: str, **changes: str) -> tuple[int, str]
 def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) -> None:
     code, output = gate(tmp_path, "coin-01", "true")
     assert code == ExitCode.WORSE, output
-    assert "Finished: FAIL: build is worse than production by more than 5%" in output
+    assert "Finished: FAIL: build is worse than production by more than 5 points" in output
     assert "continue  " not in output
     found = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
     assert [(row["model"], row["baseline"], row["outcome"]) for row in found] == [("build", "production", "FAIL")]
     assert re.search(
-        r"^\| build \| FAIL    \| worse than production by more than 5%", report(tmp_path, "md"), re.MULTILINE
+        r"^\| build \| FAIL    \| worse than production by more than 5 points", report(tmp_path, "md"), re.MULTILINE
     )
     assert '"outcome":"FAIL"' in report(tmp_path, "html") and '"outcome":"FAIL"' in report(tmp_path, "json")
     (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")
     assert case.attrib == {"classname": "gate", "name": "build against production"}
     (failure,) = case
-    assert failure.tag == "failure" and "worse than production by more than 5%" in failure.attrib["message"]
+    assert failure.tag == "failure" and "worse than production by more than 5 points" in failure.attrib["message"]
     assert "production: 5" in (failure.text or "")
 
 
@@ -66,7 +66,7 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
 def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, delta: str) -> None:
     code, output = gate(tmp_path, build, "true", **{"stopping.delta": delta})
     assert code == ExitCode.REACHED, output
-    assert f"Finished: PASS: build is less than {delta} worse than production, or better." in output
+    assert f"Finished: PASS: build is less than {delta[:-1]} points worse than production, or better." in output
     assert "worse than production by more than" not in output and "continue  " not in output
 
 

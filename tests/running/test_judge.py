@@ -390,6 +390,7 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     ("grader", "changes", "said"),
     [
         ({"votes": 0}, {}, "grader.votes"),
+        ({"votes": 2}, {}, "has an even number of votes, 2"),
         ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
         ({"verdicts": [{"name": "good"}, {"name": "Good"}]}, {}, "must have different names"),
         ({"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "of all or of none"),

@@ -378,3 +378,11 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tc
     ]
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
     assert "(stopped: blocked;" in (site.directory() / "report.md").read_text()
+
+
+def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
+    ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2")
+    assert ended.exit_code == ExitCode.SPENT
+    (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("for more")]
+    assert advice.endswith(" --set trials.max=4") and "trials.max=2" not in advice
+    assert "raise the horizon: adaptive-eval run " in advice and "budget" not in advice

@@ -237,8 +237,7 @@ def test_an_interval_does_not_leave_the_scale() -> None:
     [
         (None, "continue  go on"),
         (Reason.BLOCKED, "continue  go on"),
-        (Reason.BUDGET, "for more  raise trials.max or the budget, then: go on"),
-        (Reason.OUT_OF_REACH, "for more  raise trials.max or the budget, then: go on"),
+        (Reason.BUDGET, "for more  raise the budget, then: go on"),
     ],
 )
 async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:

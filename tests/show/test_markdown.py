@@ -98,7 +98,7 @@ def test_what_it_promises_cost_and_would_have_cost_is_said(view: RunView) -> Non
         sum(row.tokens / row.stored_trials for row in results.models) * results.cost.fixed_trials / len(results.models)
     )
     assert f"{results.cost.fixed_trials:,} trials, about {count(results.cost.fixed_tokens)} tokens" in text
-    assert "at most 5%" in text and "within 2% of each other" in text
+    assert "at most 5%" in text and "within 2 points of each other" in text
 
 
 def test_the_configuration_in_it_repeats_the_run(view: RunView, run: Path, site: Site) -> None:
