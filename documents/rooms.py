@@ -1,4 +1,4 @@
-"""How large the rooms are and how they hang together, at revisions of this repository: for ARCHITECTURE.md.
+"""How large the rooms are and how they hang together, at revisions of this repository.
 
 `python documents/rooms.py 7e6abf5 HEAD` counts what was there before the rooms were moved, and what is there now.
 """

@@ -4,6 +4,8 @@ import contextlib
 import os
 import re
 import shutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from document_blocks import ROOT, Block, blocks, blocks_of, commands, documents,
 from test_layers import LAYERS, short
 from typer.testing import CliRunner
 
+from adaptive_eval import testing
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ExitCode
@@ -73,11 +76,71 @@ def test_every_block_of_code_is_of_a_kind_that_is_tested(path: Path) -> None:
     assert kinds <= LANGUAGES
 
 
+SUITES = re.compile(r"^    (check_\w+)\(", flags=re.MULTILINE)
+BROUGHT = {"my_grade": "def my_grade(ask: Ask) -> int:\n    return int(hash((ask.question, ask.trial)) % 4 > 0)\n"}
+"""What a reader brings along: it finds three answers of four right."""
+
+
+def write_module(block: Block, folder: Path) -> Path:
+    """The block as a file of a reader's own; what it is given by the reader stands behind its imports."""
+    name = re.sub(r"\W", "_", str(block))
+    own = OWN.match(block.text)
+    path = folder / (own[1] if own else f"{name}.py")
+    *_, last = re.finditer(r"^(?:import|from) .*\n", block.text, flags=re.MULTILINE)
+    brought = "".join(text for name, text in BROUGHT.items() if name in block.text)
+    above, below = block.text[: last.end()], block.text[last.end() :]
+    needed = brought and "from adaptive_eval.core import Ask\n"
+    path.write_text(f"{above}{needed}\n\n{brought}\n\n{below.lstrip()}" if brought else block.text)
+    return path
+
+
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
-def test_python_runs(block: Block, place: Path) -> None:
-    """What a reader brings along: `my_grade`, which finds three answers of four right."""
-    names = {"__name__": block.document, "my_grade": lambda ask: int(hash((ask.question, ask.trial)) % 4 > 0)}
-    exec(compile("\n" * block.line + block.text, block.document, "exec"), names)
+def test_python_runs(block: Block, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_module(block, place)
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.delitem(sys.modules, path.stem, raising=False)
+    module = import_module(path.stem)
+    for name, test in vars(module).items():
+        if name.startswith("test_"):
+            test()
+    del sys.modules[path.stem]
+
+
+def test_python_is_without_lint(tmp_path: Path) -> None:
+    """By the rules of this repository."""
+    for block in blocks("python"):
+        (tmp_path / re.sub(r"\W", "_", str(block))).with_suffix(".py").write_text(block.text)
+    words = [sys.executable, "-m", "ruff", "check", "--no-cache", "--config", str(ROOT / "pyproject.toml")]
+    words += ["--config", 'lint.isort.known-first-party = ["adaptive_eval", "scorio"]']
+    done = subprocess.run([*words, "--ignore=F821", "."], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(
+        [*words[:3], "format", "--no-cache", "--diff", *words[5:], "."], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_python_is_typed(tmp_path: Path) -> None:
+    paths = [str(write_module(block, tmp_path)) for block in blocks("python")]
+    words = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml")]
+    done = subprocess.run(
+        [*words, "--cache-dir", str(tmp_path / "cache"), *paths],
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_can_be_added_is_shown_with_its_contract_suite() -> None:
+    shown = {
+        name for block in blocks("python") if block.document == "CONTRIBUTING.md" for name in SUITES.findall(block.text)
+    }
+    assert shown | {"check_exporter"} == set(testing.__all__)
+    told = (ROOT / "CONTRIBUTING.md").read_text()
+    assert "check_exporter(" in told and "### A configuration key" in told and "### A command" in told
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)

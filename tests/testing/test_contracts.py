@@ -26,7 +26,7 @@ from adaptive_eval.testing import graders as grader_suite
 from adaptive_eval.testing import objectives as objective_suite
 from adaptive_eval.testing import policies as policy_suite
 from adaptive_eval.testing import rules as rule_suite
-from adaptive_eval.testing.elsewhere import check_elsewhere
+from adaptive_eval.testing.elsewhere import THERE, check_elsewhere
 
 MODELS = ("model-a", "model-b", "model-c", "model-d")
 KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS, "recorded": frozenset({0})}
@@ -667,6 +667,18 @@ def words_in_a_set(text: str, question: Question) -> dict[str, object]:
 def test_what_goes_by_hashes_is_found(check: Callable[[], None], name: str) -> None:
     with pytest.raises(AssertionError, match=f"{name} gives something else in another process, .* the order of a set"):
         check()
+
+
+def is_there() -> str:
+    return str(THERE in os.environ)
+
+
+@pytest.mark.usefixtures("another_process")
+def test_a_module_that_calls_a_suite_when_it_is_loaded_begins_no_third_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError, match="'True' for 'False'"):
+        check_elsewhere(is_there, (), "it")
+    monkeypatch.setenv(THERE, "1")
+    check_elsewhere(is_there, (), "it")
 
 
 def test_what_cannot_be_sent_to_another_process_is_not_tried() -> None:
