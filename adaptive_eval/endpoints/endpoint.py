@@ -93,7 +93,13 @@ class ModelEndpoint:
         told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
         longest = told if isinstance(told, int) else None
         self._times = ResponseTimes(sampling.timeout, longest)
-        self._overdue = OverdueWatch(self._times, sampling.timeout, self._replicas.elsewhere, self._clock)
+        self._overdue = OverdueWatch(
+            self._times,
+            sampling.timeout,
+            self._replicas.elsewhere,
+            self._clock,
+            lambda notice: self._servers.note(notice),
+        )
         self._streaming: bool | None = config.stream
         """Whether the servers stream; None as long as it is not known."""
         self._servers = IdentifiedServers(config.model, self._identify, caller.secrets)
@@ -245,6 +251,8 @@ class ModelEndpoint:
                 await self._ask_another(request.replica)
             await _allowed(request)
             self._traffic.retries += 1
+            if self._streaming:  # else one that was to be mended by asking without may hang unseen
+                request.body = self._bodies.body(request.prompt, request.seeds)
             return await self._attempt(request)
 
         try:
@@ -309,7 +317,7 @@ class ModelEndpoint:
             self._traffic.failed_first += request.attempts == 1 and failure.kind in OWN_KINDS
             if failure.kind in MAY_HAVE_COST:
                 self._lose(request)
-            if self._streaming is None and failure.kind in _NOT_STREAMED:
+            if self._streaming is None and failure.kind in _NOT_STREAMED and request.attempts > 1:
                 request.body = unstreamed(request.body)
             raise
         except UnknownFinish:
@@ -360,7 +368,7 @@ class ModelEndpoint:
         if pulse.first_at is not None:
             self._streaming = True
         elif self._streaming is None and reply.status == 200 and any(answer.text for answer in answers):
-            self._streaming = False
+            self._streaming = None if self._overdue.streams else False  # one that is in flight may show that it can
 
     def _read(self, request: Request, replica: Replica, reply: Reply) -> list[Answer]:
         abreast = replica.window.size * len(request.seeds)

@@ -31,7 +31,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import Failure
@@ -202,6 +202,8 @@ class _Server:
         self._clock = clock
         self._steering = Steering()
         self._known = False
+        self._counts_all = False
+        """It has counted as many requests as are in flight here: what it does not count it does not have."""
         self._opening = True
         """Windows are far from what they could be, as far as is known."""
         self._nothings = 0
@@ -236,6 +238,7 @@ class _Server:
         load = await self._read()
         if load is not None and (self._known or load.inside):
             self._known, self._misses = True, 0
+            self._note_idle(load)
             if load.inside or any(window.replica.in_flight for window in self.windows):
                 self._act(load)
             return
@@ -246,6 +249,17 @@ class _Server:
         self._opening = False
         if self._misses >= MISSES or not self._known:
             self._let_go()
+
+    def _note_idle(self, load: ServerLoad) -> None:
+        """Keep since when the server says that it has nothing to do, for whoever waits for it (`overdue`)."""
+        in_flight = sum(window.replica.in_flight for window in self.windows)
+        self._counts_all |= 0 < in_flight <= load.inside
+        for replica in (window.replica for window in self.windows):
+            if load.inside or not self._counts_all:
+                replica.idle_since = inf
+            else:
+                replica.idle_until = self._clock()
+                replica.idle_since = min(replica.idle_since, replica.idle_until)
 
     async def _read(self) -> ServerLoad | None:
         try:

@@ -13,6 +13,10 @@ have come nothing is known, and a stream that has begun may be silent for `QUIET
 as long as a request waits, so that the first requests profit from what the others show meanwhile, and a server that
 turns out to be slower is given more time.
 
+A server that tells its load (`load`), has counted all requests before, and says for `IDLE_SECONDS` that it has nothing
+to do has lost what it was sent before, whatever its length. Where nothing separates a request that hangs from a long
+one, it is told once: requests that have waited for `FAR_SECONDS`, and `FAR` times as long as any answer so far took.
+
 Where a model has no other replica that could take a request, the time does not count in which its own gave no sign of
 life at all, neither to others nor to the health check: to ask a server that stands still once more helps nobody.
 
@@ -27,6 +31,7 @@ from typing import NamedTuple
 
 from adaptive_eval.endpoints.replicas import Replica
 from adaptive_eval.endpoints.time_limit import EndableBlock
+from adaptive_eval.endpoints.types import Notice
 
 SAFETY = 4.0
 LEAST = 5.0
@@ -40,6 +45,9 @@ MANY = 100
 KEPT = 256
 """Answers of which lengths and speeds are kept."""
 QUIET_SECONDS = 120.0
+IDLE_SECONDS = 10.0
+"""An answer may be on its way from a server that has nothing to do."""
+FAR_SECONDS, FAR = 60.0, 8.0
 LOOK_EVERY = 0.5
 
 
@@ -92,6 +100,7 @@ class ResponseTimes:
     def __init__(self, timeout: float, max_tokens: int | None) -> None:
         self._timeout = timeout
         self._max_tokens = max_tokens
+        self._longest = 0.0
         self._known: list[tuple[int, float]] = []
         """Tokens and seconds per token of answers, the shortest first."""
         self._streams = 0
@@ -103,6 +112,7 @@ class ResponseTimes:
     def answered(self, tokens: int, pulse: LastHeard, now: float) -> None:
         """One more response has come; `tokens` are those of its longest answer."""
         seconds = now - pulse.sent_at
+        self._longest = max(self._longest, seconds)
         if tokens > 0:
             insort(self._known, (tokens, seconds / tokens))
             if len(self._known) > KEPT:
@@ -138,6 +148,11 @@ class ResponseTimes:
         usual = sorted(self._gaps)[int(USUAL * (len(self._gaps) - 1))]
         return self._bounded(SAFETY * usual)
 
+    @property
+    def far(self) -> float | None:
+        """Seconds that are far beyond what answers took so far; None until these are known."""
+        return None if len(self._known) < KNOWN else max(FAR_SECONDS, FAR * self._longest)
+
     def _bounded(self, seconds: float) -> float:
         return min(self._timeout, max(LEAST, seconds))
 
@@ -156,8 +171,11 @@ class OverdueWatch:
         timeout: float,
         elsewhere: Callable[[Replica], bool],
         clock: Callable[[], float],
+        note: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """`elsewhere`: whether another replica can take what this one has."""
+        """`elsewhere`: whether another replica can take what this one has; `note` is told of requests that may hang."""
+        self._note = note
+        self._told_far = False
         self._times = times
         self._timeout = timeout
         self._elsewhere = elsewhere
@@ -182,6 +200,11 @@ class OverdueWatch:
         """Seconds since the first of the attempts was sent that are in flight."""
         first = next(iter(self._attempts.values()), None)  # they enter when they are sent
         return 0.0 if first is None else self._clock() - first[1].sent_at
+
+    @property
+    def streams(self) -> bool:
+        """Whether an attempt is in flight that is to be streamed, and has not failed."""
+        return any(pulse.streamed for _, pulse in self._attempts.values())
 
     def pending(self, replica: Replica) -> Iterator[LastHeard]:
         """The attempts that a replica has now."""
@@ -208,12 +231,30 @@ class OverdueWatch:
                     pulse.overdue = why
                     self.leave(lease)
                     lease.end()
+            if not self._told_far:
+                self._tell_far(now, limits.whole)
+
+    def _tell_far(self, now: float, limit: float) -> None:
+        """Say once that requests have waited for far longer than any answer took."""
+        far = self._times.far
+        number = 0 if far is None else sum(now - pulse.sent_at > far for _, pulse in self._attempts.values())
+        if number:
+            self._told_far = True
+            which = "a request has" if number == 1 else f"{number} requests have"
+            text = (
+                f"{which} waited for {far:.0f} s, {FAR:g} times as long as any answer took or longer: they may hang, "
+                f"and nothing tells these from long ones. They are sent again after {limit:,.0f} s; sampling.timeout "
+                "and sampling.max_tokens bound that, and a server that streams, or has /metrics, shows it sooner"
+            )
+            self._note(Notice("far_beyond", text))
 
     def _overdue(
         self, pulse: LastHeard, replica: Replica, now: float, spoken: float, limits: AnswerLimits
     ) -> str | None:
         """Why an attempt will not come to its end; None where it may."""
         patience = 2.0**pulse.cuts
+        if (idle := replica.idle_until - max(replica.idle_since, pulse.heard_at)) >= IDLE_SECONDS * patience:
+            return f"its server has said for {idle:.3g} s that it has nothing to do"
         if pulse.first_at is None:
             limit = patience * (limits.first if pulse.streamed else limits.whole)
             what = "first piece" if pulse.streamed else "answer"

@@ -6,9 +6,10 @@ import pytest
 from endpoint_opener import CLIENTS, Opener
 from hypothesis import given
 from hypothesis import strategies as st
+from patient_time import HANGS, until
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.endpoints import overdue, replicas
+from adaptive_eval.endpoints import load, overdue, replicas
 from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, LastHeard, ResponseTimes
 from adaptive_eval.endpoints.time_limit import EndableBlock
 
@@ -196,3 +197,119 @@ async def test_a_server_whose_streams_break_is_asked_without(endpoint: Opener) -
     async with raw_server(script) as server:
         model = endpoint(server.base_url, stream=None)
         assert (await model.sample(CHAT, range(1)))[0].text == "42"
+
+
+async def test_what_failed_before_it_was_known_that_its_server_streams_is_streamed_again(endpoint: Opener) -> None:
+    """A request that is asked for in one piece would hang unseen until its time limit."""
+    asked_twice = asyncio.Event()
+    bodies: list[bool] = []
+
+    async def script(asked: Exchange) -> None:
+        if asked.body["seed"] == 1:
+            bodies.append("stream" in asked.body)
+            if len(bodies) == 2:
+                asked_twice.set()
+                await until(lambda: bool(model._streaming))
+            if len(bodies) < 3:
+                await asked.reply(500, {"error": {"message": "overloaded"}})
+                return
+        else:
+            await asked_twice.wait()
+        await asked.send(STREAM_HEAD + piece("6 times 7 is") + END)
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, stream=None, timeout=1800.0)
+        both = asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(2)))
+        answers = await asyncio.wait_for(both, HANGS)
+    assert [answer.text for (answer,) in answers] == ["6 times 7 is 42"] * 2
+    assert bodies[0] and bodies[2]
+
+
+async def test_one_answer_in_one_piece_says_nothing_of_streams_while_one_is_awaited(endpoint: Opener) -> None:
+    """It was asked for so because its streams had failed twice, which may be chance."""
+    answered = asyncio.Event()
+    failed = 0
+
+    async def script(asked: Exchange) -> None:
+        nonlocal failed
+        if asked.body["seed"] == 1 and "stream" in asked.body:
+            failed += 1
+            await asked.reply(500, {"error": {"message": "overloaded"}})
+        elif asked.body["seed"] == 1:
+            await asked.answer("42")
+        else:
+            await answered.wait()
+            await asked.send(STREAM_HEAD + piece("6 times 7 is") + END)
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, stream=None, timeout=1800.0)
+        other = asyncio.create_task(model.sample(CHAT, range(1)))
+        await until(lambda: bool(server.seen))
+        await model.sample(CHAT, range(1, 2))
+        assert model._streaming is None and failed == 2
+        answered.set()
+        await other
+        assert model._streaming is True
+
+
+def idle_metrics(running: int) -> bytes:
+    return b"vllm:num_requests_running %d\nvllm:num_requests_waiting 0\n" % running
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_what_a_server_without_anything_to_do_was_sent_is_asked_again(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, counts: bool
+) -> None:
+    """It is believed where it has counted what it had; else it may compute what it does not count."""
+    monkeypatch.setattr(load, "READ_EVERY", 0.02)
+    monkeypatch.setattr(overdue, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(overdue, "IDLE_SECONDS", 0.2)
+    over = asyncio.Event()
+    read = 0
+
+    async def script(asked: Exchange) -> None:
+        if asked.index < 2:
+            await over.wait()
+        await asked.answer("42")
+
+    async def metrics(asked: Exchange) -> None:
+        nonlocal read
+        read += len(server.seen) == 2
+        busy = (2 if counts else 1) if read < 5 else 0
+        await asked.reply(200, idle_metrics(busy if server.seen else 0), "Connection: close")
+        if read == 100:
+            over.set()
+
+    async with raw_server(script, pages={"/metrics": metrics}) as server:
+        model = endpoint(server.base_url, timeout=1800.0, max_tokens=32768, concurrency=2)
+        both = asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(2)))
+        answers = await asyncio.wait_for(both, HANGS)
+        over.set()
+    assert [answer.attempts for (answer,) in answers] == ([2, 2] if counts else [1, 1])
+    assert model.stats.errors == ({"stalled": 2} if counts else {})
+
+
+async def test_requests_that_nothing_tells_from_long_ones_are_told_once(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overdue, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(overdue, "FAR_SECONDS", 0.3)
+    monkeypatch.setattr(overdue, "FAR", 0.0)
+    told = asyncio.Event()
+
+    async def script(asked: Exchange) -> None:
+        if asked.index >= KNOWN:
+            await told.wait()
+        await asked.answer("42")
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, timeout=1800.0, max_tokens=32768)
+        for seed in range(KNOWN):
+            await model.sample(CHAT, range(seed, seed + 1))
+        asking = [asyncio.create_task(model.sample(CHAT, range(100 + one, 101 + one))) for one in range(3)]
+        await until(lambda: bool(model.stats.notices))
+        told.set()
+        await asyncio.gather(*asking)
+    (notice,) = model.stats.notices
+    assert notice.kind == "far_beyond" and "they may hang, and nothing tells these from long ones" in notice.text
+    assert model.stats.errors == {}
