@@ -41,7 +41,11 @@ def monitor(
     ] = False,
     display: Annotated[
         DisplayKind | None,
-        typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False),
+        typer.Option(
+            "--display",
+            help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least.",
+            show_default=False,
+        ),
     ] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
     port: Annotated[

@@ -13,8 +13,8 @@ from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView, read_report
 from adaptive_eval.store.postgres.address import beside
 
-Kind = Literal["html", "md", "json", "csv", "junit"]
-SUFFIXES = {"junit": "xml"}
+Kind = Literal["html", "md", "summary", "json", "csv", "junit"]
+SUFFIXES = {"junit": "xml", "summary": "txt"}
 FORMAT = "adaptive-eval.report/1"
 
 
@@ -48,8 +48,8 @@ def report(
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
     RUN may be finished, stopped or going on. html: one file that needs nothing else. md: for a paper or a pull request.
-    json: everything but the trials. csv: the ranking, a line a model. junit: what a gate (objective.gate) says of each
-    model.
+    summary: a few lines of text, for a mail. json: everything but the trials. csv: the ranking, a line a model. junit:
+    what a gate (objective.gate) says of each model.
     """
     with reported(run):
         if beside_fixed:
@@ -99,6 +99,10 @@ def _rendered(view: RunView, kind: Kind) -> str:
             from adaptive_eval.show.markdown import markdown
 
             return markdown(view)
+        case "summary":
+            from adaptive_eval.show.markdown import summary
+
+            return summary(view)
         case "csv":
             from adaptive_eval.show.markdown import ranking_csv
 

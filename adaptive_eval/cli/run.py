@@ -38,7 +38,12 @@ DryRun = Annotated[
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the run that is there; nothing is deleted.")]
 Shown = Annotated[
-    DisplayKind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
+    DisplayKind | None,
+    typer.Option(
+        "--display",
+        help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least.",
+        show_default=False,
+    ),
 ]
 Metrics = Annotated[
     str | None,

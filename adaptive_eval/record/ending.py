@@ -12,7 +12,8 @@ from typing import NamedTuple
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, first_line
-from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome, gate_sentence
+from adaptive_eval.record.finding import gate_line
+from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.status import Status
 from adaptive_eval.store import (
@@ -132,8 +133,10 @@ class Ending:
         """One sentence."""
         if self.fatal_error is not None:
             return f"Stopped by an error: {self.fatal_error.reason}"
-        if (outcome := gate_outcome(self.gate)) is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
-            return f"Finished: {outcome}: {gate_sentence(self.gate, outcome)}."
+        outcome = gate_outcome(self.gate)
+        if self.results is not None and outcome is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
+            lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
+            return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
             return f"Stopped: no answer came from any model: {_some(list(told))}."

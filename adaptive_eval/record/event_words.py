@@ -98,8 +98,8 @@ def _of_a_model(event: Event) -> str | None:
         case ServerRests():
             return f"{event.model}: nothing is asked of it now; its server is stopped, and started again if need be"
         case ModelSettled():
-            freed = "its server is stopped" if event.launched else "a server of yours for it can be given back"
-            return f"{event.model} is settled, nothing can want it again: {freed}"
+            freed = " Its server is stopped." if event.launched else ""
+            return f"{event.model} is done: nothing more is asked of it.{freed}"
         case SettledCommandEnded():
             if event.problem is None:
                 return f"{event.model}: the command on_settled has ended well"

@@ -13,8 +13,6 @@ from adaptive_eval.record.results import GateRow, ModelRow, PairRow
 from adaptive_eval.record.scale import Scale
 
 PASS, FAIL, UNDECIDED = "PASS", "FAIL", "UNDECIDED"
-NAMED = 3
-"""Models that one sentence names."""
 OUTCOMES = (FAIL, UNDECIDED, PASS)
 """The worst first."""
 
@@ -34,6 +32,12 @@ def gate_of(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTe
         return None
     stopping = cast(Mapping[str, float], decisions["stopping"])
     return GateTerms(str(objective["baseline"]), stopping["delta"], Scale.of(weights))
+
+
+def gate_baseline(decisions: Mapping[str, object]) -> str | None:
+    """The model that all others are held against by a gate; None where there is none."""
+    asked = gate_of(decisions)
+    return None if asked is None else asked.baseline
 
 
 def gate_rows(
@@ -91,16 +95,6 @@ def _doubted(
     least = ahead.score if ahead.lowest is None else ahead.lowest
     holds = best is not None and least is not None and best + moved + given < least
     return () if holds else tuple(lacking)
-
-
-def gate_sentence(rows: Sequence[GateRow], outcome: str) -> str:
-    """Which models have this outcome, and why."""
-    told = [
-        f"{row.model} is {row.why}" if outcome != UNDECIDED else f"{row.model}: {row.why}"
-        for row in rows
-        if row.outcome == outcome
-    ]
-    return "; ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
 
 
 def gate_outcome(rows: Sequence[GateRow]) -> str | None:

@@ -7,6 +7,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import Findings, findings_of, grading_cost
+from adaptive_eval.record.gate import gate_baseline
 from adaptive_eval.record.pending import rows_of
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import OtherCostRow
@@ -66,6 +67,7 @@ class StatusTaker:
                 traffic=self._traffic(),
                 models=tuple(self._models_traffic()),
                 promise=promise_in_short(self._subject.decisions),
+                gate=gate_baseline(self._subject.decisions),
                 batches=rows_of(scheduler.pending_batches),
                 gpu_seconds=counted_gpu_seconds(scheduler.servers(), requests, beside),
                 beside=beside,

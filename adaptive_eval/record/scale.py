@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+WIDTH_95 = 1.959963984540054
+"""The two-sided normal quantile of a 95% interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -41,3 +44,9 @@ class Scale:
         if self.low < 0.0 or self.high > 1.0:
             return f"{difference:.10g}"
         return f"{100 * difference:.10g} point{'' if math.isclose(difference, 0.01) else 's'}"
+
+    def rounded_points(self, difference: float) -> str:
+        """The same of what was measured, with the digits of a score."""
+        if self.low < 0.0 or self.high > 1.0:
+            return f"{difference:z.3f}"
+        return f"{100 * difference:z.1f} points"

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.build import Findings
+from adaptive_eval.record.finding import relation
 from adaptive_eval.record.question_rows import question_posteriors
-from adaptive_eval.record.results import BatchRow, CallRow, GradingCost, ModelRow, OtherCostRow, PairRow
+from adaptive_eval.record.results import BatchRow, GradingCost, ModelRow, OtherCostRow, PairRow
 from adaptive_eval.record.sites import SiteRow
 from adaptive_eval.store import Roster, Spending
 from scorio.moments import question_moments
@@ -25,8 +26,6 @@ class StandingRow:
 
     name: str
     tier: int
-    letters: str
-    """Models that share a letter are not told apart."""
     score: float
     lo: float
     hi: float
@@ -37,29 +36,27 @@ class StandingRow:
     boundary: float | None
     verdict: Verdict | None
     against: str | None
+    """The other model of that comparison; None: a fixed value."""
     set_aside: str | None
-    called: CallRow | None = None
-    """When the comparison was called."""
+    relation: str = ""
+    """What is known of this model beside the other, as words that stand before its name."""
     recorded: str | None = None
     """The earlier run that its outcomes come from: it is not asked."""
 
 
-def standings(models: Sequence[ModelRow], pairs: Sequence[PairRow]) -> tuple[StandingRow, ...]:
-    """The ranking, for models from best to worst."""
-    order = [model.name for model in models]
-    beside = _beside(order, pairs)
-    return tuple(
-        _standing(model, beside.get(model.name), following)
-        for model, following in zip(models, [*order[1:], None], strict=True)
-    )
+def standings(
+    models: Sequence[ModelRow], pairs: Sequence[PairRow], *, gate: str | None = None
+) -> tuple[StandingRow, ...]:
+    """The ranking, for models from best to worst; `gate`: the baseline of a gate, whose pairs pass or fail."""
+    beside = _beside([model.name for model in models], pairs)
+    return tuple(_standing(model, beside.get(model.name), gate) for model in models)
 
 
-def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> StandingRow:
+def _standing(model: ModelRow, pair: PairRow | None, gate: str | None) -> StandingRow:
     members = () if pair is None else (pair.better, pair.worse)
     return StandingRow(
         name=model.name,
         tier=model.tier,
-        letters=model.letters,
         score=_number(model.score),
         lo=_number(model.lo),
         hi=_number(model.hi),
@@ -67,11 +64,22 @@ def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> S
         z=None if pair is None else pair.z,
         boundary=None if pair is None else pair.boundary,
         verdict=None if pair is None else Verdict(pair.verdict),
-        against=next((other for other in members if other not in (model.name, following, None)), None),
+        against=next((other for other in members if other not in (model.name, None)), None),
         set_aside=model.set_aside,
-        called=None if pair is None else pair.called,
+        relation="" if pair is None else _relation(model, pair, gate),
         recorded=model.recorded,
     )
+
+
+def _relation(model: ModelRow, pair: PairRow, gate: str | None) -> str:
+    if pair.worse is None:
+        return pair.verdict.replace("_", " ")
+    if model.name == gate:
+        return "baseline of"
+    ahead = model.name == pair.better
+    if gate is not None and pair.verdict == Verdict.RESOLVED:
+        return "passes against" if ahead else "fails against"
+    return relation(pair.verdict, ahead=ahead)
 
 
 def _number(value: float | None) -> float:
@@ -235,6 +243,8 @@ class RunMoment:
     traffic: CurrentTraffic
     models: tuple[ModelTraffic, ...] = ()
     promise: str | None = None
+    gate: str | None = None
+    """The baseline of the gate, where there is one."""
     batches: tuple[BatchRow, ...] = ()
     beside: tuple[OtherCostRow, ...] = ()
     grading: GradingCost | None = None
@@ -246,7 +256,7 @@ def status_of(moment: RunMoment) -> Status:
     found, spent = moment.found, moment.spent
     return Status(
         looks=moment.looks,
-        standings=() if found is None else standings(found.models, found.pairs),
+        standings=() if found is None else standings(found.models, found.pairs, gate=moment.gate),
         verdicts=Counter(Verdict(pair.verdict) for pair in (() if found is None else found.pairs)),
         caps=_caps(moment),
         traffic=moment.traffic,

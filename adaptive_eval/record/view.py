@@ -9,19 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup
-from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.record.besides import Beside, besides
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.finding import finding, model_verdicts
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
+from adaptive_eval.record.objective import ObjectiveView, objective_view
 from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
@@ -113,24 +114,6 @@ class PosteriorView:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectiveView:
-    """What the objective asks for, as its entry in the registry says it; of a plug-in nothing more is known."""
-
-    compares: bool
-    """Its pairs are comparisons; else each score is judged by itself."""
-    in_order: bool
-    """Each model is compared with the next one in the order."""
-    baseline: str | None
-    """The model that all others are compared with."""
-    first: int | None
-    """How many models are to be told apart from the rest."""
-    value: float | None
-    """What each score is held against."""
-    half_width: float | None
-    """How precisely each score is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
 class RunView:
     """The whole run but for its trials."""
 
@@ -189,6 +172,10 @@ class RunView:
     """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
+    finding: str = ""
+    """What was found, in a sentence; "" before the first look, and until the view is made for a page."""
+    verdicts: tuple[str, ...] = ()
+    """How each model of `results.models` compares with others, in words; as `finding`."""
 
     @property
     def draws_questions(self) -> bool:
@@ -238,8 +225,12 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
 
 
 def without_rows(view: RunView) -> RunView:
-    """The view as a page gets it: of each question `posteriors` says what rows of results.json would say again."""
-    return view if view.results is None else replace(view, results=replace(view.results, questions=()))
+    """The view as a page gets it: with sentences on what was found, and without the rows of questions, which
+    `posteriors` says again."""
+    if view.results is None:
+        return view
+    results = replace(view.results, questions=())
+    return replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
 
 
 class ViewSource(Protocol):
@@ -328,21 +319,6 @@ def posterior_views(
     columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
     known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
     return known, tuple(map(tuple, places.tolist()))
-
-
-def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
-    """What the objective of these decisions asks for; its options are known by their types."""
-    section = cast(Mapping[str, Any], decisions.get("objective", {}))
-    entry = OBJECTIVES.get(str(section.get("kind")))
-    given = {} if entry is None else {option.type: section.get(option.name) for option in entry.options}
-    return ObjectiveView(
-        compares=entry is None or entry.compares,
-        in_order=entry is not None and entry.in_order,
-        baseline=given.get("model"),
-        first=given.get("models"),
-        value=given.get("score"),
-        half_width=given.get("difference"),
-    )
 
 
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:

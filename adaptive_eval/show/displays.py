@@ -75,7 +75,8 @@ def _discard(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-DisplayKind = Literal["rich", "plain", "json", "none"]
+DisplayKind = Literal["rich", "questions", "plain", "json", "none"]
+"""`questions`: the live view with a table of the questions that are known least."""
 
 
 def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
@@ -87,8 +88,8 @@ def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
 
 def _display(kind: DisplayKind, weights: Sequence[float]) -> Display:
     match kind:
-        case "rich":
-            return LiveDisplay(Scale.of(weights))
+        case "rich" | "questions":
+            return LiveDisplay(Scale.of(weights), questions=kind == "questions")
         case "plain":
             return PlainDisplay()
         case "json":

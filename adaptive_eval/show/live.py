@@ -7,7 +7,8 @@ last status, so a slow terminal, or one that was paused with Ctrl-S, never holds
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from textwrap import shorten
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -24,16 +25,15 @@ from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
 from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
-from adaptive_eval.show.summary import call_words, cut_letters, last_screen
+from adaptive_eval.show.summary import last_screen
 from adaptive_eval.show.text import FittingName, Rates, count, number_or_dash, stopping, wrapped
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
-SHOWN_EVENTS = 4
-OTHER_LINES = 20
-"""Lines of the screen that are not rows of the ranking."""
-LEAST_QUESTIONS = 5
-"""Questions that are shown however small the screen is."""
+SHOWN_EVENTS = 3
+OTHER_LINES = 5
+"""Lines of the screen that are always there beside the rows of the ranking."""
+LEAST_ROWS = 5
 
 STYLES = {
     Verdict.RESOLVED: "green",
@@ -48,8 +48,8 @@ CAP_NAMES = {"trials": "trials", "tokens": "tokens", "usd": "USD", "gpu_seconds"
 class LiveDisplay:
     """Draws the status until the run ends, then prints the summary."""
 
-    def __init__(self, scale: Scale, console: Console | None = None) -> None:
-        self._scale = scale
+    def __init__(self, scale: Scale, console: Console | None = None, *, questions: bool = False) -> None:
+        self._scale, self._questions = scale, questions
         self._console = console or Console(highlight=False, markup=False)
         self._rates, self._site_rates = Rates(), SiteRates()
         self._events: deque[str] = deque(maxlen=SHOWN_EVENTS)
@@ -85,7 +85,10 @@ class LiveDisplay:
                 self._console.print(Text(line))
 
     def ended(self, ended: Ended, command: str) -> None:
-        self._console.print(Text(wrapped(last_screen(ended, command), self._console.width)))
+        told = Text(wrapped(last_screen(ended, command), self._console.width))
+        told.highlight_regex(r"(?m)^FAIL: .*", "red")
+        told.highlight_regex(r"(?m)^PASS: .*", "green")
+        self._console.print(told)
 
     def _tick(self) -> None:
         status = self._take()
@@ -98,26 +101,31 @@ class LiveDisplay:
         status = self._status
         if status is None:
             return Text("starting")
-        sites = [] if not any_site_left(status) else [sites_table(status, self._site_rates)]
-        sites_height = sum(table.row_count + 1 for table in sites)
-        rows = max(self._console.height - OTHER_LINES - sites_height, 5)
-        questions = LEAST_QUESTIONS + max(rows - max(len(status.standings), 1), 0)
+        below = [line for line in self._below(status) if line is not None]
+        height = sum(len(self._console.render_lines(part)) for part in below)
+        rows = max(self._console.height - OTHER_LINES - height, LEAST_ROWS)
         parts: list[RenderableType] = [
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
-            *([] if status.promise is None else [Text(f"promise: {status.promise}", style="dim")]),
-            ranking(status.standings, self._scale, rows, self._console.width),
+            ranking(status.standings, self._scale, rows),
             comparisons(status),
-            budgets(status.caps),
-            traffic(status, self._rates),
-            *sites,
+            *below,
         ]
-        if status.grading is not None:
-            parts.append(Text(f"grading: {grading_in_short(status.grading)}", style="dim"))
-        if (beside := other_costs_in_short(status.beside)) is not None:
-            parts.append(Text(f"besides: {beside}", style="dim"))
-        if status.detail is not None:
-            parts.append(detail(status.detail, self._scale, looked=status.looks > 0, shown=questions))
-        return Group(*parts, *(Text(line, style="yellow", no_wrap=True) for line in list(self._events)))
+        left = rows - max(len(status.standings), 1)
+        if self._questions and status.detail is not None:
+            shown = max(left, LEAST_ROWS)
+            parts.append(detail(status.detail, self._scale, looked=status.looks > 0, shown=shown))
+        return Group(*parts)
+
+    def _below(self, status: Status) -> Iterator[RenderableType | None]:
+        """What stands below the ranking, whatever room that takes."""
+        yield budgets(status.caps) if status.caps else None
+        yield traffic(status, self._rates)
+        yield sites_table(status, self._site_rates) if any_site_left(status) else None
+        yield None if status.grading is None else Text(f"grading: {grading_in_short(status.grading)}", style="dim")
+        beside = other_costs_in_short(status.beside)
+        yield None if beside is None else Text(f"besides: {beside}", style="dim")
+        for line in list(self._events):
+            yield Text(shorten(line, 2 * self._console.width, placeholder=" …"), style="yellow")
 
 
 def title_line(name: str, status: Status, eta: float | None) -> Text:
@@ -126,50 +134,37 @@ def title_line(name: str, status: Status, eta: float | None) -> Text:
     return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
 
 
-NARROW = 96
-"""Columns of a terminal below which the ranking leaves letters out, which the last screen has: names need the room."""
-
-
-def ranking(standings: Sequence[StandingRow], scale: Scale, rows: int, width: int = NARROW) -> RenderableType:
+def ranking(standings: Sequence[StandingRow], scale: Scale, rows: int) -> RenderableType:
     """The models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
     table = Table(box=None, pad_edge=False, header_style="dim")
-    narrow = width < NARROW
-    z = "z" if narrow or any(row.against is not None for row in standings) else "z to next"
-    titles = ("tier", *(() if narrow else ("alike",)), "model", "score", "95% interval", "trials", z, "boundary", "")
-    for title in titles:
-        texts = title in ("alike", "model", "")
+    for title in ("tier", "model", "score", "95% interval", "trials", "verdict"):
+        texts = title in ("model", "verdict")
         # where the terminal is narrow, names are cut, and numbers stay whole
         table.add_column(title, justify="left" if texts else "right", no_wrap=not texts)
     for row in standings[:rows]:
-        tier, letters, *others = _cells(row, scale)
-        table.add_row(tier, *(() if narrow else (letters,)), *others)
+        table.add_row(*_cells(row, scale))
     if len(standings) > rows:
-        table.add_row(*[""] * titles.index("model"), Text(f"and {len(standings) - rows} more", style="dim"))
+        table.add_row("", Text(f"and {len(standings) - rows} more", style="dim"))
     return table
 
 
 def _cells(row: StandingRow, scale: Scale) -> tuple[RenderableType, ...]:
-    verdict = Text("")
+    verdict = FittingName("", 0)
     if row.set_aside is not None:
-        verdict = Text("set aside", style="red")
+        verdict = FittingName("", 0, "set aside", "red")
     elif row.verdict is None and row.recorded is not None:
-        verdict = Text("recorded")
+        verdict = FittingName("", 0, "recorded")
     elif row.verdict is not None:
-        against = "" if row.against is None else f" against {safe_line(row.against, 40)}"
-        called = "" if row.called is None else f" {call_words(row.called, row.z)}"
-        verdict = Text(f"{str(row.verdict).replace('_', ' ')}{against}{called}", style=STYLES[row.verdict])
-    verdict.no_wrap, verdict.overflow = True, "ellipsis"
+        other = "" if row.against is None else f" {row.against}"
+        verdict = FittingName(other, 41, row.relation, STYLES[row.verdict])
     return (
         Text("-" if math.isnan(row.score) else str(row.tier)),
-        Text(cut_letters(row.letters), no_wrap=True),
         FittingName(row.name, 40),
         Text(scale.score(row.score), style="bold"),
         Text(scale.interval(row.lo, row.hi)),
         Text(f"{row.trials:,}"),
-        Text(number_or_dash(row.z)),
-        Text(number_or_dash(row.boundary)),
         verdict,
     )
 

@@ -11,10 +11,11 @@ from itertools import starmap
 import numpy as np
 import scipy
 import yaml
-from scipy.special import ndtr
 
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
+from adaptive_eval.record.finding import difference, finding, letters_tell_more, model_verdicts
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.pairing import Pairing, by_trial_in_words
 from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
@@ -25,7 +26,7 @@ from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.repeatable import repeatable
-from adaptive_eval.show.summary import UNDECIDED, decided, needed_in_words
+from adaptive_eval.show.summary import UNDECIDED, decided, findings, needed_in_words
 from adaptive_eval.show.text import (
     count,
     fenced_block,
@@ -59,11 +60,25 @@ def ranking_csv(view: RunView) -> str:
 
 SHOWN_EVENTS = 30
 MEANINGS = {
+    "z now": "z now: by all trials; z favours the model that stands first.",
+    "rho": "rho: Phi(|z|).",
+    "called": "called: the look that decided it, and what z was then and had to reach.",
     "trials a question needed": "Trials a question needed: at which it would be called if nothing else changed.",
     "questions needed": "Questions needed: of which it would be called if nothing else changed.",
     "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
 }
 SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
+
+
+def summary(view: RunView) -> str:
+    """What was found and what it has cost, as plain text for a mail."""
+    results = view.results
+    if results is None:
+        return f"{safe_line(view.name)}: no look was taken yet.\n"
+    told = (
+        [] if results.gate else [finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
+    )
+    return "\n".join([safe_line(view.name), "", *told, *findings(results, view.elapsed, None)]) + "\n"
 
 
 def markdown(view: RunView) -> str:
@@ -84,15 +99,12 @@ def _found(view: RunView) -> Iterator[str]:
         yield f"No look was taken yet: {count(trials)} trials are graded."
         yield from _mishap(view)
         return
-    yield _headline(results)
+    yield f"**{markdown_cell(finding(results), 2000)}**"
     yield from _mishap(view)
-    yield _ranking(view, results)
-    yield _columns_explained(results)
-    yield from _early_end(results)
-    yield from _promise(results)
-    yield from _metrics(results)
-    yield from _comparisons(results)
-    yield from _pairings(view.pairings)
+    yield _ranking(results)
+    yield _headline(results)
+    if (promised := promise_in_short(results.decisions)) is not None:
+        yield f"What a call is worth: {promised}."
     yield from _warnings(results)
     yield "## Cost"
     yield cost_section(view, results)
@@ -103,31 +115,30 @@ def _found(view: RunView) -> Iterator[str]:
             for row in view.batches
         )
         yield markdown_table(["model", "batch", "since", "requests"], rows, left=3)
+    yield "## Details"
+    yield _details(results)
+    yield _columns_explained(results)
+    yield from _early_end(results)
+    yield from _metrics(results)
+    yield from _comparisons(results)
+    yield from _pairings(view.pairings)
 
 
 def _columns_explained(results: Results) -> str:
-    """What stands in the columns of the ranking."""
+    """What stands in the columns of the ranking and of the details."""
     drawn = draws_questions(results.decisions)
-    here = "the questions that both were asked" if drawn else "these questions"
-    places = (
-        f"z now and rho = Phi(|z|) compare a model with the one below it, on {here}, by all trials; called: the look "
-        "that decided it, and what z was then and had to reach. A new tier begins where neighbours are shown to "
-        "differ, so the ends of a tier may differ too; models that share a letter (alike) are not shown to differ by "
-        "any comparison of all pairs."
+    told = (
+        "avg@N: the average over all questions, those that were not asked too, as it is estimated from those that were."
+        if drawn
+        else "avg@N: the average over questions of each question's average. like these: its standard error if these "
+        "questions are taken as a sample of all questions like them. Bayes@N is on another scale: each question begins "
+        "with one imagined answer of every category, which pulls it to the middle, more so with fewer trials. "
+        f"Decisions are made by {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
-    if drawn:
-        return (
-            "avg@N: the average over all questions, those that were not asked too, as it is estimated from those that "
-            f"were, with its standard error and 95% interval. {places}"
-        )
-    deciding = "Bayes@N" if compares_bayes(results.decisions) else "avg@N"
-    return (
-        "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
-        "interval on these questions; like these: its standard error if these questions are taken as a sample of all "
-        f"questions like them. {places} Bayes@N is on another scale: each question begins with one imagined answer of "
-        "every category, which pulls it to the middle, more so with fewer trials. Decisions are made by "
-        f"{deciding}."
-    )
+    told += " A new tier begins where neighbours are shown to differ, so the ends of a tier may differ too."
+    if letters_tell_more(results.models):
+        told += " Models that share a letter (alike) are not shown to differ by any comparison of all pairs."
+    return told
 
 
 def _early_end(results: Results) -> Iterator[str]:
@@ -144,16 +155,6 @@ def _early_end(results: Results) -> Iterator[str]:
         "on average over many runs; the error of a single score stays as large as it was. Verdicts and intervals are "
         "of avg@N." + ("" if found.spread is None else f" In these runs its errors spread by {found.spread:.2f} sigma.")
     )
-
-
-def _promise(results: Results) -> Iterator[str]:
-    """What the gate says, and what a call is worth."""
-    if results.gate:
-        yield "## Gate"
-        rows = ([markdown_cell(row.model), row.outcome, markdown_cell(row.why)] for row in results.gate)
-        yield markdown_table(["model", "outcome", "why"], rows, left=3)
-    if (promised := promise_in_short(results.decisions)) is not None:
-        yield f"What a call is worth: {promised}."
 
 
 def _mishap(view: RunView) -> Iterator[str]:
@@ -174,39 +175,41 @@ def _headline(results: Results) -> str:
     )
 
 
-def _ranking(view: RunView, results: Results) -> str:
+def _ranking(results: Results) -> str:
+    """Six columns: who is how good, how surely, and beside whom."""
     scale = Scale.of(results.weights)
-    pairs = {(pair.better, pair.worse): pair for pair in results.pairs}
-    below = [row.name for row in results.models[1:]]
-    rows = []
-    for place, (row, other) in enumerate(zip(results.models, [*below, None], strict=True)):
-        z = None if other is None else view.z[place][place + 1]
-        rows.append(_ranked(row, z, None if other is None else pairs.get((row.name, other)), scale))
-    if draws_questions(results.decisions):  # an interval is for a sample already
-        rows = [[*row[:7], "", *row[8:]] for row in rows]
-    head = ["tier", "alike", "model", "avg@N", "sigma", "95% interval", "corrected", "like these", "z now", "rho"]
-    head += ["verdict", "called", "Bayes@N mu", "sigma", "trials"]
-    return markdown_table(*informative_columns(head, rows), left=3)
+    rows = (
+        [
+            "-" if row.score is None else str(row.tier),
+            markdown_cell(row.name) + model_remark(row),
+            scale.score(row.score),
+            scale.interval(row.lo, row.hi),
+            f"{row.trials:,}",
+            markdown_cell(verdict, 500),
+        ]
+        for row, verdict in zip(results.models, model_verdicts(results), strict=True)
+    )
+    return markdown_table(["tier", "model", "score", "95% interval", "trials", "verdict"], rows, left=2, last=True)
 
 
-def _ranked(row: ModelRow, z: float | None, pair: PairRow | None, scale: Scale) -> list[str]:
-    return [
-        "-" if row.score is None else str(row.tier),
-        row.letters,
-        markdown_cell(row.name) + model_remark(row),
-        scale.score(row.score),
-        scale.width(row.sigma),
-        scale.interval(row.lo, row.hi),
-        "" if row.corrected is None else scale.score(row.corrected),
-        scale.width(row.sampled_sigma),
-        number_or_dash(z),
-        number_or_dash(None if z is None else float(ndtr(z)), 4),
-        "" if pair is None else pair.verdict.replace("_", " "),
-        _called(pair),
-        number_or_dash(row.bayes, 4),
-        number_or_dash(row.bayes_sigma, 4),
-        f"{row.trials:,}",
-    ]
+def _details(results: Results) -> str:
+    """What else is known of the scores."""
+    scale, alike = Scale.of(results.weights), letters_tell_more(results.models)
+    rows = (
+        [
+            markdown_cell(row.name),
+            scale.score(row.score),
+            scale.width(row.sigma),
+            "" if draws_questions(results.decisions) else scale.width(row.sampled_sigma),
+            "" if row.corrected is None else scale.score(row.corrected),
+            number_or_dash(row.bayes, 4),
+            number_or_dash(row.bayes_sigma, 4),
+            row.letters if alike else "",
+        ]
+        for row in results.models
+    )
+    head = ["model", "avg@N", "sigma", "like these", "corrected", "Bayes@N mu", "sigma", "alike"]
+    return markdown_table(*informative_columns(head, rows))
 
 
 def _metrics(results: Results) -> Iterator[str]:
@@ -273,52 +276,40 @@ def _what_pairing_means(one: Pairing) -> str:
 
 
 def _comparisons(results: Results) -> Iterator[str]:
-    """All comparisons where the objective has others than neighbours; else those that are not decided."""
-    ranked = [row.name for row in results.models]
-    neighbours = set(zip(ranked, ranked[1:], strict=False))
-    told = [pair for pair in results.pairs if (pair.better, pair.worse) not in neighbours or pair.verdict in UNDECIDED]
-    if told:
-        scale = Scale.of(results.weights)
+    """Every comparison of the objective, with the numbers that it was decided by."""
+    if results.pairs:
         yield "## Comparisons" if results.compares else "## How precise the scores are"
-        what = "comparison" if results.compares else "score"
-        head = [
-            what,
-            "verdict",
-            "difference",
-            "z now",
-            "boundary now",
-            "called",
-            f"{needed_in_words(results, 0.0)[1]} needed",
-        ]
-        head, rows = informative_columns([*head, "ties within"], (_compared(results, pair, scale) for pair in told))
+        head = ["comparison" if results.compares else "score", "verdict", "difference", "z now", "boundary now", "rho"]
+        head += ["called", f"{needed_in_words(results, 0.0)[1]} needed", "ties within"]
+        head, rows = informative_columns(head, (_compared(results, pair) for pair in results.pairs))
         yield markdown_table(head, rows)
-        if explained := [meaning for column, meaning in MEANINGS.items() if column in head]:
-            yield " ".join(explained)
+        yield " ".join(meaning for column, meaning in MEANINGS.items() if column in head)
     turned = [f"- {markdown_cell(better)} over {_other(worse)}" for better, worse in results.reversals]
     if turned:
         yield "## Called before, and in the other order today"
         yield "\n".join(turned)
 
 
-def _compared(results: Results, pair: PairRow, scale: Scale) -> list[str]:
-    open_ = pair.verdict in UNDECIDED
+def _compared(results: Results, pair: PairRow) -> list[str]:
+    open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
     return [
         markdown_cell(pair.better)
         if pair.worse is None
         else f"{markdown_cell(pair.better)} over {markdown_cell(pair.worse)}",
         pair.verdict.replace("_", " "),
-        scale.width(pair.difference),
+        difference(results, pair) if results.compares else "",
         number_or_dash(pair.z),
         number_or_dash(pair.boundary),
+        number_or_dash(pair.rho, 4),
         _called(pair),
         needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
         scale.width(pair.certifiable_delta) if open_ else "",
     ]
 
 
-def _called(pair: PairRow | None) -> str:
+def _called(pair: PairRow) -> str:
     """At which look a comparison was called, and what z was then."""
-    if pair is None or pair.called is None:
+    if pair.called is None:
         return ""
     then = "" if pair.called.z is None else f", z {number_or_dash(pair.called.z)}"
     of = "" if pair.called.boundary is None else f" of {number_or_dash(pair.called.boundary)}"

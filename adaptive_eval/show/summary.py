@@ -3,7 +3,6 @@
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -11,15 +10,15 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.finding import equal_sentences, gate_line
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
-from adaptive_eval.record.pairing import compared_by_trial
-from adaptive_eval.record.results import BatchRow, CallRow, PairRow, Results
+from adaptive_eval.record.results import BatchRow, PairRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, draws_questions, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
-from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, fit_columns, model_remark, number_or_dash
+from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, fit_columns, model_remark
 from adaptive_eval.store.postgres.address import is_address
 
 SHOWN_MODELS = 30
@@ -27,10 +26,6 @@ SHOWN_PAIRS = 5
 SHOWN_WARNINGS = 5
 WIDEST_NAME = 32
 LONGEST_REASON = 1000
-ALIKE = "alike"
-"""The head of the letters."""
-MOST_LETTERS = 12
-SHARED_LETTERS = "models that share a letter are not shown to differ"
 AFRESH = "--fresh, or another --run-dir"
 UNDECIDED = ("open", "out_of_reach", "blocked")
 
@@ -39,16 +34,21 @@ def last_screen(ended: Ended, command: str) -> str:
     """The last screen as plain text; `command` continues the run."""
     found = [] if ended.results is None else findings(ended.results, ended.status.elapsed, ended.directory)
     lines = [*found, *_pending(ended.status.batches), *_next(ended, command)]
-    return "\n".join(["", safe_line(ended.why, LONGEST_REASON), "", *lines])
+    if ended.results is not None:
+        lines.append(f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}")
+    gate = () if ended.results is None else gate_lines(ended.results)
+    why = [] if ended.why.startswith(tuple(gate)) and gate else [safe_line(ended.why, LONGEST_REASON), ""]
+    return "\n".join(["", *why, *lines])
 
 
-def findings(results: Results, elapsed: float | None, directory: Path) -> Iterator[str]:
-    """What was found, in lines; `elapsed` is None where no time has passed."""
+def findings(results: Results, elapsed: float | None, directory: Path | None) -> Iterator[str]:
+    """What was found, in lines; `elapsed` is None where no time has passed, `directory` for readers elsewhere."""
+    if gate := gate_lines(results):
+        yield from [*gate, ""]
     if any(row.score is not None for row in results.models):
         yield from _ranking(results)
         yield ""
-        yield from _open(results)
-        yield from _corrected(results)
+        yield from _told_of_pairs(results)
     if draws_questions(results.decisions):
         asked = _from_to([row.trials for row in results.models])
         yield f"drawn     {asked} of {count(_questions(results))} questions of each model; scores are for all"
@@ -59,8 +59,15 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
         yield f"besides   {beside}; caps count it"
     yield from _turns(results)
     yield from _warnings(results)
-    if not is_address(directory):  # beside which there is no file
+    if directory is not None and not is_address(directory):  # beside which there is no file
         yield f"results   {directory / RESULTS_FILE}"
+
+
+def gate_lines(results: Results) -> list[str]:
+    """A line for each model that passes a gate or fails it, the first few of many."""
+    further = len(results.gate) - SHOWN_PAIRS
+    more = [f"and {further} more in {RESULTS_FILE}"] if further > 0 else []
+    return [*(gate_line(results, row) for row in results.gate[:SHOWN_PAIRS]), *more]
 
 
 def _next(ended: Ended, command: str) -> Iterator[str]:
@@ -84,8 +91,7 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
             return
         yield f"for more  {_with_more(command, ended)}"
         if ended.results is not None and _spends_error(ended.results):
-            yield "          a larger trials.max spends what is left of each comparison's error, and no more:"
-            yield "          the promise holds, with less power than in a run that is begun with it (--fresh)"
+            yield "          The promise still holds; the power is a little lower than in a run begun so."
     elif ended.reason is not Reason.SETTLED:
         yield f"continue  {command}"
     if ended.servers_up:
@@ -158,25 +164,16 @@ def _spends_error(results: Results) -> bool:
 def _ranking(results: Results) -> Iterator[str]:
     scale = Scale.of(results.weights)
     width = min(max(cell_len(safe_line(row.name)) for row in results.models), WIDEST_NAME)
-    letters = [cut_letters(row.letters) for row in results.models]
-    alike = max(map(len, [ALIKE, *letters])) if any(letters) else 0
-    gap = "  " if alike else ""
-    head = f"tier  {ALIKE[:alike]:<{alike}}{gap}{'model':<{width}}"
-    yield f"{head}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
-    for row, shared in zip(results.models[:SHOWN_MODELS], letters, strict=False):
+    yield f"tier  {'model':<{width}}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
+    for row in results.models[:SHOWN_MODELS]:
         tier = "-" if row.score is None else row.tier
         aside = f" {model_remark(row)}" if model_remark(row) else ""
         yield (
-            f"{tier:>4}  {shared:<{alike}}{gap}{fit_columns(row.name, width)}  {scale.score(row.score):>7}  "
+            f"{tier:>4}  {fit_columns(row.name, width)}  {scale.score(row.score):>7}  "
             f"{scale.interval(row.lo, row.hi):^17}  {row.trials:>8,}{aside}"
         )
     if len(results.models) > SHOWN_MODELS:
         yield f"      and {len(results.models) - SHOWN_MODELS} more"
-
-
-def cut_letters(letters: str) -> str:
-    """The letters, or the first of very many."""
-    return letters if len(letters) <= MOST_LETTERS else f"{letters[: MOST_LETTERS - 1]}…"
 
 
 def decided(results: Results) -> str:
@@ -188,69 +185,22 @@ def decided(results: Results) -> str:
     return f"{done} of {several(len(results.pairs), 'score')} {'is' if alone else 'are'} as precise as was asked"
 
 
-def call_words(called: CallRow, now: float | None) -> str:
-    """At which look a comparison was called, and what z was then, where it has come back below the boundary since."""
-    back = None not in (now, called.z, called.boundary) and abs(now or 0.0) < (called.boundary or 0.0)
-    then = f", at z {number_or_dash(called.z)} of {number_or_dash(called.boundary)}" if back else ""
-    return f"at look {called.look}{then}"
-
-
-def _came_back(results: Results) -> Iterator[str]:
-    """Calls that stand, though z is below what it had to reach by now."""
-    for pair in results.pairs:
-        if pair.verdict == "resolved" and pair.called is not None and "z" in call_words(pair.called, pair.z):
-            yield f"{_pair(pair)}: called {call_words(pair.called, pair.z)}; z {number_or_dash(pair.z)} now"
-
-
-def _open(results: Results) -> Iterator[str]:
-    """What is not decided, the nearest to it first."""
-    undecided = [pair for pair in results.pairs if pair.verdict in UNDECIDED]
-    yield decided(results) + (f"; {SHARED_LETTERS}" if any(row.letters for row in results.models) else "")
-    for pair in sorted(undecided, key=_need)[:SHOWN_PAIRS]:
-        yield f"  {_pair(pair)}: {_what_it_needs(results, pair)}"
-    if len(undecided) > SHOWN_PAIRS:
-        yield f"  and {len(undecided) - SHOWN_PAIRS} more"
-    came_back = list(_came_back(results))
-    yield from (f"  {line}" for line in came_back[:SHOWN_PAIRS])
-    if len(came_back) > SHOWN_PAIRS:
-        yield f"  and {len(came_back) - SHOWN_PAIRS} more calls whose z has come back"
+def _told_of_pairs(results: Results) -> Iterator[str]:
+    """A sentence for each pair that is equal or not decided, the nearest to a decision first, and the promise."""
+    undecided = sorted((pair for pair in results.pairs if pair.verdict in UNDECIDED), key=_need)
+    told = equal_sentences(results) + [f"{_pair(pair)}: {_what_it_needs(results, pair)}" for pair in undecided]
+    yield from told[:SHOWN_PAIRS]
+    if len(told) > SHOWN_PAIRS:
+        yield f"and {len(told) - SHOWN_PAIRS} more: see the report"
+    if undecided:
+        yield f"{decided(results)}."
     if (promised := promise_in_short(results.decisions)) is not None:
         yield f"promise   {promised}"
-    by_trial = compared_by_trial(results.pairs)
-    for sentence in by_trial[:SHOWN_PAIRS]:
-        yield f"seeds     {safe_line(sentence, 300)}"
-    if len(by_trial) > SHOWN_PAIRS:
-        yield f"          and {len(by_trial) - SHOWN_PAIRS} more in {RESULTS_FILE}"
-    for row in results.gate[:SHOWN_PAIRS]:
-        yield f"gate      {row.outcome:<9}  {safe_name(row.model, WIDEST_NAME)}: {safe_line(row.why, 300)}"
-    if len(results.gate) > SHOWN_PAIRS:
-        yield f"          and {len(results.gate) - SHOWN_PAIRS} more in {RESULTS_FILE}"
-
-
-WORTH_TELLING = 0.001
-"""Of the range of scores: what a score is corrected by at least where the last screen says so."""
-
-
-def _corrected(results: Results) -> Iterator[str]:
-    """By how much scores are corrected for the early end of the run, at most."""
-    scale = Scale.of(results.weights)
-    shifts = [
-        (abs(row.corrected - row.score), row)
-        for row in results.models
-        if row.corrected is not None and row.score is not None
-    ]
-    if not shifts:
-        return
-    shift, most = max(shifts, key=itemgetter(0))
-    if shift >= WORTH_TELLING * (scale.high - scale.low):
-        name = safe_name(most.name, WIDEST_NAME)
-        others = ", and others move less: see `report`" if len(shifts) > 1 else ""
-        yield f"corrected for the early end of the run {name} has {scale.score(most.corrected)}{others}"
 
 
 def _pair(pair: PairRow) -> str:
     better = safe_name(pair.better, WIDEST_NAME)
-    return better if pair.worse is None else f"{better} over {safe_name(pair.worse, WIDEST_NAME)}"
+    return better if pair.worse is None else f"{better} and {safe_name(pair.worse, WIDEST_NAME)}"
 
 
 def _need(pair: PairRow) -> float:
@@ -260,18 +210,9 @@ def _need(pair: PairRow) -> float:
 def _what_it_needs(results: Results, pair: PairRow) -> str:
     if pair.verdict == "blocked":
         return "blocked by a model that was set aside, or by answers that have no grade"
-    found = _how_far(pair)
     if pair.trials_needed is None:
-        return f"{found}, no number of trials can be named"
-    return f"{found}, would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
-
-
-def _how_far(pair: PairRow) -> str:
-    if pair.z is None:
-        return "its interval is too wide"
-    if pair.boundary is None:
-        return f"z {number_or_dash(pair.z)}, too early for a call"
-    return f"z {number_or_dash(pair.z)} of {number_or_dash(pair.boundary)}"
+        return "not decided, and no number of trials can be named"
+    return f"not decided, would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
 
 
 def _cost(results: Results, elapsed: float | None) -> str:

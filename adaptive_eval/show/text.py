@@ -24,6 +24,8 @@ from adaptive_eval.record.results import ModelRow
 WINDOW_SECONDS = 30.0
 INDENT = 10 * " "
 """Of the texts of the last screen, whose labels stand before them."""
+NEXT = "Next: "
+"""Before the command to type next, which is never wrapped."""
 
 
 class Rates:
@@ -87,6 +89,9 @@ def wrapped(text: str, width: int) -> str:
     """The text in lines of at most so many columns; what goes on stands below the text, and not below its label."""
     lines = []
     for line in text.split("\n"):
+        if line.startswith(NEXT):
+            lines.append(line)
+            continue
         labelled = re.match(r"\S.{8} \S| {10}\S", line) is not None
         indent = INDENT if labelled else ""
         lines += wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
@@ -94,17 +99,18 @@ def wrapped(text: str, width: int) -> str:
 
 
 class FittingName:
-    """A name in a table: where it does not fit, it loses its middle and not its end."""
+    """A name in a table, behind some words: where it does not fit, it loses its middle and not its end."""
 
-    def __init__(self, name: str, longest: int) -> None:
-        self._name = safe_name(name, longest)
+    def __init__(self, name: str, longest: int, words: str = "", style: str = "") -> None:
+        self._name, self._words, self._style = safe_name(name, longest), words, style
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(1, cell_len(self._name))
+        words = cell_len(self._words)
+        return Measurement(max(words, 1), words + cell_len(self._name))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = min(options.max_width, cell_len(self._name))
-        yield Text(fit_columns(self._name, width), no_wrap=True)
+        width = min(options.max_width - cell_len(self._words), cell_len(self._name))
+        yield Text(self._words + fit_columns(self._name, max(width, 0)), style=self._style, no_wrap=True)
 
 
 def count(value: float) -> str:
@@ -146,12 +152,13 @@ def markdown_cell(text: str, longest: int = 200) -> str:
     return "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe_line(text, longest))
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """A Markdown table; the first `left` columns are texts, the others numbers."""
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, *, last: bool = False) -> str:
+    """A Markdown table; the first `left` columns are texts, and the `last` one may be; the others are numbers."""
     lines = [head, *rows]
+    texts = {*range(left), *([len(head) - 1] if last else [])}
     widths = [max(3, *(cell_len(line[column]) for line in lines)) for column in range(len(head))]
-    rule = [f":{'-' * (width - 1)}" if at < left else f"{'-' * (width - 1)}:" for at, width in enumerate(widths)]
-    padded = ([_pad(text, widths[at], at < left) for at, text in enumerate(line)] for line in lines)
+    rule = [f":{'-' * (width - 1)}" if at in texts else f"{'-' * (width - 1)}:" for at, width in enumerate(widths)]
+    padded = ([_pad(text, widths[at], at in texts) for at, text in enumerate(line)] for line in lines)
     first, *others = (f"| {' | '.join(line)} |" for line in padded)
     return "\n".join([first, f"| {' | '.join(rule)} |", *others])
 

@@ -49,7 +49,7 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
         f"models:\n  - {{name: coin-11, base_url: '{found[0]}'}}\n  - {{name: coin-01, base_url: '{found[0]}'}}\n"
     )
     result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(tmp_path / "run"), "--display", "plain"])
-    assert re.search(r"^ *1 +a +coin-11", result.output, re.MULTILINE)
+    assert re.search(r"^ *1 +coin-11", result.output, re.MULTILINE)
     decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
     assert decisions["trials"] == {"min": 2, "max": 2, "draw": None, "favour": "soon", "hour_is_worth": 10.0}
     assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)

@@ -129,7 +129,7 @@ async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: P
     taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
     first, second, third = taker.take().standings
     z = {pair.worse: pair.z for pair in bed.controller.looks[-1].comparisons}
-    assert (first.z, first.against) == (z[NAMES.index(second.name)], None)
+    assert (first.z, first.against) == (z[NAMES.index(second.name)], second.name)
     assert (second.z, second.verdict) == (None, None), "the comparison with the first is shown there"
     assert (third.z, third.against) == (z[NAMES.index(third.name)], first.name)
 

@@ -78,7 +78,7 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
     monkeypatch.setattr(live, "REFRESH_SECONDS", 0.01)
     run = play(budget={"trials": 500})
     console = Console(file=io.StringIO(), force_terminal=True, width=110, height=40, record=True)
-    display, seen = LiveDisplay(Scale(0.0, 1.0), console=console), []
+    display, seen = LiveDisplay(Scale(0.0, 1.0), console=console, questions=True), []
 
     async def look_at_it() -> None:
         await asyncio.sleep(0.02)
@@ -93,10 +93,10 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
     await asyncio.gather(attach(opened(run), display), play_on(run), look_at_it())
     middle = [text for text in seen if "closest open comparison" in text]
     assert middle
-    for word in ("ada", "95% interval", "boundary", "trials/s", "of 500", "retries", "least known questions"):
+    for word in ("ada", "95% interval", "verdict", "trials/s", "of 500", "retries", "least known questions"):
         assert word in middle[-1]
     assert "in flight" not in middle[-1] and "errors" not in middle[-1]
-    assert "tier  alike  model" in console.export_text()
+    assert "tier  model" in console.export_text()
 
 
 async def test_plain_lines_are_those_of_run(play: Play) -> None:
@@ -237,11 +237,11 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.M
         assert wait_for_trials(site.directory(), 1, process)
         shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--wait", "--display", "plain"])
         assert process.wait(HANGS) == shown.exit_code, shown.output
-    assert "run: running" in shown.stdout and "tier  alike  model" in shown.stdout
+    assert "run: running" in shown.stdout and "tier  model" in shown.stdout
     again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
-    assert "tier  alike  model" in again.stdout and "running" not in again.stdout, "a run that is over"
-    own = process.stdout.read().split("tier  alike  model")[1]  # type: ignore[union-attr]
-    theirs = shown.stdout.split("tier  alike  model")[1]
+    assert "tier  model" in again.stdout and "running" not in again.stdout, "a run that is over"
+    own = process.stdout.read().split("tier  model")[1]  # type: ignore[union-attr]
+    theirs = shown.stdout.split("tier  model")[1]
     assert theirs.splitlines()[:4] == own.splitlines()[:4], "both say what was found"
 
 
@@ -254,7 +254,7 @@ def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
         pass
     later = CliRunner().invoke(app, ["monitor", name, "--once"])
     assert later.exit_code == ExitCode.RUNNING
-    assert "played · look 1" in later.stdout and "tier  alike  model" in later.stdout and "Finished" not in later.stdout
+    assert "played · look 1" in later.stdout and "tier  model" in later.stdout and "Finished" not in later.stdout
     record = CliRunner().invoke(app, ["monitor", name, "--once", "--display", "json"])
     assert [json.loads(line)["record"] for line in record.stdout.splitlines()] == ["opened", "event", "look"]
     run.finish()

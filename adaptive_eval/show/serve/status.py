@@ -8,6 +8,7 @@ from adaptive_eval.config.planning import budget_of
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import Findings
 from adaptive_eval.record.ending import Ended, ended_of
+from adaptive_eval.record.gate import gate_baseline
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.status import CurrentTraffic, RunMoment, SiteTraffic, Status, status_of
@@ -51,6 +52,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
             elapsed=feed.elapsed(),
             traffic=_traffic(feed),
             promise=promise_in_short(stored.config.stated()),
+            gate=gate_baseline(stored.config.stated()),
             batches=batch_rows(feed.sums.events()),
             gpu_seconds=feed.gpu_seconds,
             beside=feed.beside,
