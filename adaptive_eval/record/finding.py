@@ -189,7 +189,7 @@ def _relation(results: Results, pair: PairRow, name: str) -> str:
     return relation(pair.verdict, ahead=ahead, running=results.run.status == "running")
 
 
-def relation(verdict: str, *, ahead: bool, running: bool = True) -> str:
+def relation(verdict: str, *, ahead: bool, running: bool = False) -> str:
     """A verdict as words that stand before the name of the other model."""
     match verdict:
         case Verdict.RESOLVED:

@@ -79,7 +79,7 @@ def _relation(model: ModelRow, pair: PairRow, gate: str | None) -> str:
     ahead = model.name == pair.better
     if gate is not None and pair.verdict == Verdict.RESOLVED:
         return "passes against" if ahead else "fails against"
-    return relation(pair.verdict, ahead=ahead)
+    return "open against" if pair.verdict == Verdict.OPEN else relation(pair.verdict, ahead=ahead)
 
 
 def _number(value: float | None) -> float:

@@ -80,7 +80,7 @@ def fit_columns(text: str, width: int) -> str:
     clean = end = safe_line(text)
     if cell_len(clean) <= width:
         return set_cell_size(clean, width)
-    while cell_len(end) > (width - 1) // 2:
+    while end and cell_len(end) > (width - 1) // 2:
         end = end[1:]
     return f"{set_cell_size(clean, width - 1 - cell_len(end))}…{end}"
 
@@ -110,7 +110,8 @@ class FittingName:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = min(options.max_width - cell_len(self._words), cell_len(self._name))
-        yield Text(self._words + fit_columns(self._name, max(width, 0)), style=self._style, no_wrap=True)
+        name = fit_columns(self._name, width) if width > 0 else ""
+        yield Text(self._words + name, style=self._style, no_wrap=True)
 
 
 def count(value: float) -> str:

@@ -44,7 +44,7 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     code, output = gate(tmp_path, "coin-01", "true")
     assert code == ExitCode.WORSE, output
     told = rf"^FAIL: build {SCORE}, production {SCORE}, difference -{POINTS} \(-[\d.]+ to -[\d.]+\): worse than"
-    assert re.search(told, output, re.MULTILINE) and output.count("FAIL") == 1
+    assert re.search(told, output, re.MULTILINE) and output.count("FAIL: ") == 1
     assert "continue  " not in output
     found = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
     assert [(row["model"], row["baseline"], row["outcome"]) for row in found] == [("build", "production", "FAIL")]

@@ -83,7 +83,7 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
         again = stored.results_anew(running=False)
     assert again is not None
     assert [row.corrected for row in again.models] == [row.corrected for row in results.models]
-    assert "corrected" not in "\n".join(findings(results, None, run)), "the report has them"
+    assert "corrected" not in "\n".join(findings(results, None, None)), "the report has them"
     refused = replace(results, early_end=EarlyEnd(0, "it went on without a model"))
     assert "was not worked out: it went on without a model." in markdown(replace(view, results=refused))
 

@@ -33,6 +33,8 @@
  * @property {Beside[]} besides
  * @property {Pairing[]} pairings
  * @property {string[]} by_trial
+ * @property {string} finding
+ * @property {string[]} verdicts
  */
 
 /**
