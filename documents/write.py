@@ -65,7 +65,9 @@ def worked_example() -> str:
         said_a=said(report_a),
         said_b=said(report_b),
         table_a=tables(report_a)[0],
-        comparisons_b=tables(report_b)[1],
+        details_a=tables(report_a)[2],
+        comparisons_a=tables(report_a)[3],
+        comparisons_b=tables(report_b)[3],
         most_replayed=MOST_TRIALS,
         needed_b=ceil(b.pairs[-1].trials_needed or 0),
     )
@@ -114,8 +116,9 @@ def require(got: object, wanted: object, said: str = "") -> None:
 
 
 def said(report: str) -> str:
-    """The sentence that a report begins with, without what differs from run to run."""
-    return report.split("\n\n")[1].partition(" (")[0] + "."
+    """What a report says first, and how much was decided at what cost, without what differs from run to run."""
+    finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided with " in part)
+    return f"{finding.strip('*')} {counted.partition(' (')[0]}."
 
 
 def tables(report: str) -> list[str]:
