@@ -27,17 +27,16 @@ class GateTerms(NamedTuple):
 
 def gate_of(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
     """The gate of a configuration's sections and its rubric, None where there is none."""
-    objective = cast(Mapping[str, object], decisions.get("objective", {}))
-    if not objective.get("gate"):
+    if (baseline := gate_baseline(decisions)) is None:
         return None
     stopping = cast(Mapping[str, float], decisions["stopping"])
-    return GateTerms(str(objective["baseline"]), stopping["delta"], Scale.of(weights))
+    return GateTerms(baseline, stopping["delta"], Scale.of(weights))
 
 
 def gate_baseline(decisions: Mapping[str, object]) -> str | None:
     """The model that all others are held against by a gate; None where there is none."""
-    asked = gate_of(decisions)
-    return None if asked is None else asked.baseline
+    objective = cast(Mapping[str, object], decisions.get("objective", {}))
+    return str(objective["baseline"]) if objective.get("gate") else None
 
 
 def gate_rows(
