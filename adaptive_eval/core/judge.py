@@ -8,7 +8,7 @@ procedure over its one-sided hypotheses, on p-values that are minima over the lo
 pairs, Bonferroni's divisor counts the mistakes that could be made (see `objectives`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -272,18 +272,32 @@ def _power(
     return np.where(known, power, 1.0)
 
 
-def times_needed(evidence: Evidence, rule: Rule, at_horizon: FloatArray) -> FloatArray:
-    """The multiple u of today's trials at which today's difference is called: u = (b(u)/z)^2.
+def times_needed(ahead: PairForecast, evidence: Evidence, rule: Rule) -> FloatArray:
+    """The multiple u of today's trials at which today's difference d, with standard error s, is called, or certified as
+    tied where that is sooner: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2.
+    """
+    called = _times_to_cross(evidence, evidence.z, rule.boundary, ahead.boundary)
+    if not ahead.delta > 0.0:
+        return called
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.maximum(ahead.delta - np.abs(evidence.difference), 0.0) / evidence.sigma
+    tied = _times_to_cross(evidence, room, lambda then: tie_boundary(rule, then), ahead.tie_boundary)
+    return np.asarray(np.fmin(called, tied))
+
+
+def _times_to_cross(
+    evidence: Evidence, z: FloatArray, boundary: Callable[[Evidence], FloatArray], at_horizon: FloatArray
+) -> FloatArray:
+    """The multiple u of today's trials at which z sqrt(u) is at the boundary.
 
     The first guess is by the boundary at the horizon. The boundary falls with information, as its root at most, so that
     the iteration halves its error in ln u; beyond the horizon it is that of the horizon.
     """
-    times = trials_needed(evidence.z, np.ones_like(evidence.z), at_horizon)
+    times = trials_needed(z, np.ones_like(z), at_horizon)
     for _ in range(CROSSING_STEPS):
         finite = np.isfinite(times)
-        bound = rule.boundary(after(evidence, np.where(finite, np.maximum(times, 1.0), 1.0)))
-        found = trials_needed(evidence.z, np.ones_like(evidence.z), bound)
-        times = np.where(finite & np.isfinite(bound), found, times)
+        bound = boundary(after(evidence, np.where(finite, np.maximum(times, 1.0), 1.0)))
+        times = np.where(finite & np.isfinite(bound), trials_needed(z, np.ones_like(z), bound), times)
     return times
 
 

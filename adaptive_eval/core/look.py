@@ -336,7 +336,7 @@ def describe(
     boundary = standing.rule.boundary(evidence)[at]
     call = sign * standing.memory.call[at]
     with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
-        times = of_trials(times_needed(standing.cautious, standing.rule, ahead.boundary)[at], standing.fixed[at])
+        times = of_trials(times_needed(ahead, standing.cautious, standing.rule)[at], standing.fixed[at])
         needed = np.maximum(per_question * times - not_asked, 0.0)
     told = 1.0 if standing.compares else np.nan
     columns = (

@@ -262,7 +262,7 @@ def _pair(subject: RunSubject, one: ComparisonResult) -> PairRow:
         boundary=_known(verdict.boundary),
         information=_known(verdict.information),
         power=_known(verdict.power),
-        trials_needed=_known(verdict.trials_needed) if verdict.trials_needed < MOST_NEEDED else None,
+        trials_needed=_known(verdict.trials_needed) if called is None and verdict.trials_needed < MOST_NEEDED else None,
         sampled_z=_known(one.sampled_z),
         certifiable_delta=_known(one.certifiable_delta),
         called=None if called is None else CallRow(called.look, _known(called.z), _known(called.boundary)),

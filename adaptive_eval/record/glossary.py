@@ -119,12 +119,13 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "trials_needed": Term(
         "Trials a question it would need",
-        "About how many trials for each question it would take to call a winner, if today's difference stays as it is.",
+        "About how many trials for each question it would take to call a winner, or to certify a tie within delta "
+        "where that is sooner, if today's difference stays as it is.",
     ),
     "questions_needed": Term(
         "Questions it would need",
-        "About how many questions that are drawn at random, one trial of each, it would take to call a winner, if "
-        "today's difference stays as it is: perhaps more than there are.",
+        "About how many questions that are drawn at random, one trial of each, it would take to call a winner, or to "
+        "certify a tie within delta, if today's difference stays as it is: perhaps more than there are.",
     ),
     "adjusted_p": Term(
         "Adjusted p",

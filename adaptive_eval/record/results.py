@@ -154,7 +154,8 @@ class PairRow:
     power: float | None
     """The chance to be settled by the horizon."""
     trials_needed: float | None
-    """Trials a question at which today's difference would be called; None where there is none, or none to speak of."""
+    """Trials a question at which today's difference would be called, or certified as tied; None where the comparison is
+    decided, or no number can be named."""
     sampled_z: float | None
     """z of this difference on questions like these."""
     certifiable_delta: float | None

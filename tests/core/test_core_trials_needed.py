@@ -10,8 +10,8 @@ from adaptive_eval.core.sequential import Sequential
 from scorio.sinf.boundary import WangTsiatis
 
 
-def needed(z: float, information: float, rule: Rule) -> float:
-    """Times today's trials."""
+def needed(z: float, information: float, rule: Rule, delta: float = 0.0) -> float:
+    """Times today's trials; the difference is 0.02."""
     one = np.ones(1)
     evidence = Evidence(
         models=2,
@@ -25,8 +25,7 @@ def needed(z: float, information: float, rule: Rule) -> float:
         z=z * one,
         information=information * one,
     )
-    at_horizon = forecast(evidence, rule, 0.0, one).boundary
-    return float(times_needed(evidence, rule, at_horizon)[0])
+    return float(times_needed(forecast(evidence, rule, delta, one), evidence, rule)[0])
 
 
 @pytest.mark.parametrize(("trials", "most", "z"), [(5, 60, 1.87), (5, 80, 2.5), (10, 80, 2.0), (40, 80, 1.8)])
@@ -46,3 +45,16 @@ def test_beyond_the_horizon_the_boundary_stays() -> None:
 
 def test_a_constant_is_met_at_once() -> None:
     assert needed(0.9, 0.5, ZScore(1.645)) == pytest.approx((1.645 / 0.9) ** 2)
+
+
+@pytest.mark.parametrize("delta", [0.021, 0.03, 0.06])
+def test_a_tie_within_delta_counts_where_it_is_sooner(delta: float) -> None:
+    """|d| + b s/sqrt(u) = delta has the root u = (b s/(delta - |d|))^2."""
+    tie = (1.645 * (0.02 / 0.5) / (delta - 0.02)) ** 2
+    assert needed(0.5, 0.5, ZScore(1.645), delta) == pytest.approx(min(tie, (1.645 / 0.5) ** 2))
+    assert needed(0.5, 0.5, ZScore(1.645), 0.02) == pytest.approx((1.645 / 0.5) ** 2)
+
+
+def test_a_tie_goes_by_the_boundary_of_its_information() -> None:
+    c = WangTsiatis(0.25, 0.05).critical(0.10)
+    assert needed(0.1, 0.5, Sequential(), 0.06) == pytest.approx((c * 0.2 / 0.04) ** 2, rel=0.01)
