@@ -189,8 +189,8 @@ class Notifier:
         if event not in self._on:
             return
         leaders = [] if seen is None else [one for one in seen.standings if one.tier == 1]
-        names = ", ".join(one.name for one in leaders)
-        first = f" First: {names}." if names else ""
+        names, apart = ", ".join(one.name for one in leaders), seen is not None and len(leaders) < len(seen.standings)
+        first = f" First: {names}." if names and apart else ""
         self._sender.send(
             {
                 "name": self._name,

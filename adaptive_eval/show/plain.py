@@ -92,6 +92,8 @@ SILENCE_SECONDS = 60.0
 """After so long without a line comes one that says where the run stands."""
 
 
+MOST_LEADERS = 3
+"""Models of the first tier that a line names."""
 LOOK_SECONDS = 10.0
 """A look that calls nothing has a line only so long after the look that was told before it."""
 
@@ -103,7 +105,7 @@ class PlainDisplay:
         self._out = out or sys.stdout
         self._rates = Rates()
         self._timer: asyncio.TimerHandle | None = None
-        self._told: tuple[str, tuple[int, ...]] | None = None
+        self._told: tuple[str, str] | None = None
         self._told_at = 0.0
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
@@ -121,16 +123,26 @@ class PlainDisplay:
         for look in looks:
             if not self._is_news(look):
                 continue
-            scored = [model for model in look.order if not math.isnan(look.scores[model])]
-            leader = f"first {safe_name(self._models[scored[0]], 40)}" if scored else "no model has a score"
             self._print(
-                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; {leader}; "
+                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; "
+                f"{self._leaders(look)}; "
                 f"{duration(status.elapsed)}{left}"
             )
 
+    def _leaders(self, look: Look) -> str:
+        """Who is in the first tier, unless that is everyone."""
+        scored = [model for model in look.order if not math.isnan(look.scores[model])]
+        if not scored:
+            return "no model has a score"
+        first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
+        if len(first) == len(scored) > 1:
+            return "no order yet"
+        names = [safe_name(self._models[model], 40) for model in first[:MOST_LEADERS]]
+        return f"first {', '.join(names)}{f' and {len(first) - len(names)} more' if len(first) > len(names) else ''}"
+
     def _is_news(self, look: Look) -> bool:
         """Whether a look changes what was told last, or that was told a while ago: looks may come many a second."""
-        now = (verdict_counts(look), look.order[:1])
+        now = (verdict_counts(look), self._leaders(look))
         if now == self._told and time.monotonic() - self._told_at < LOOK_SECONDS:
             return False
         self._told, self._told_at = now, time.monotonic()

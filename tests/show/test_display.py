@@ -103,7 +103,8 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     lines = out.getvalue().splitlines()
     looks = [line for line in lines if line.startswith("look ")]
     assert len(looks) == len(bed.controller.looks)
-    assert looks[0].startswith("look 1: 54 trials, ") and "first ada" in looks[0]
+    assert looks[0].startswith("look 1: 54 trials, ") and "; no order yet; " in looks[0], "nothing is decided"
+    assert "; first ada; " in looks[-1]
     assert "Finished: every comparison is resolved or tied." in lines
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
     assert lines[-1] == f"Next: adaptive-eval report {tmp_path}", "there is nothing to continue"
@@ -120,13 +121,15 @@ async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
     display = PlainDisplay(out)
     display.opened("run", bed.names, bed.take)
     display.looked([replace(first, index=index) for index in range(3)])
-    led = replace(first, index=3, order=first.order[::-1])
+    led = replace(first, index=3, tiers=(1, 1, 2))
     display.looked([led, replace(led, index=4)])
     now[0] += plain_display.LOOK_SECONDS
     display.looked([replace(led, index=5), replace(led, index=6)])
     display.closed()
     told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
     assert told == ["look 1", "look 4", "look 6"]
+    tied = ", ".join(bed.names[model] for model in first.order if model < 2)
+    assert f"; first {tied}; " in out.getvalue(), "one of them is not first alone"
 
 
 async def test_json_writes_records_only(tmp_path: Path) -> None:
