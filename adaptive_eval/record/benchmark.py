@@ -1,4 +1,5 @@
-"""What makes two runs runs of one benchmark: the same questions with the same answer keys, under the same rubric."""
+"""What makes two runs runs of one benchmark: the same questions with the same answer keys, put to models in the same
+way (`prompt`, where a model has none of its own), under the same rubric."""
 
 import hashlib
 import json
@@ -46,7 +47,8 @@ def benchmark_key(config: RunConfig, questions: Sequence[Question], rubric: Rubr
     other benchmark too: their runs are of one benchmark where they have one name.
     """
     known = any(one.prompt.strip() or one.choices for one in questions)
-    parts = [questions_digest(questions), rubric.names, rubric.weights, None if known else config.name]
+    put = config.prompt.model_dump(mode="json")
+    parts = [questions_digest(questions), rubric.names, rubric.weights, None if known else config.name, put]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -223,6 +223,8 @@ def _relations(named: Sequence[tuple[str, Sequence[BoardRun]]]) -> Iterator[str]
             continue
         if (one.weights, one.categories) != (two.weights, two.categories):
             why = "they have different rubrics, so that scores mean different things"
+        elif one.prompt != two.prompt:
+            why = "their questions were put to models in different ways (prompt)"
         elif shared == len(one.texts) == len(two.texts):
             why = "their ids or answer keys differ"
         else:

@@ -83,6 +83,8 @@ class BoardRun:
     """How each model was asked."""
     run: str = ""
     """What the run calls itself."""
+    prompt: str = ""
+    """How questions are put to its models."""
     takes: frozenset[str] = frozenset()
     """The runs whose outcomes stand in it for recorded models, as they call themselves."""
     begun: float = 0.0
@@ -184,6 +186,7 @@ def read_board_run(directory: Path, name: str) -> BoardRun:
         line=line,
         benchmark=benchmark_key(config, setup.questions, rubric),
         called=benchmark_name(config),
+        prompt=_plain(config.prompt.model_dump(mode="json")),
         questions=len(setup.questions),
         texts=frozenset(one.prompt for one in setup.questions if one.prompt.strip()),
         categories=rubric.names,

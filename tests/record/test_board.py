@@ -211,6 +211,21 @@ def test_runs_of_the_same_questions_are_of_one_benchmark(weeks: Path) -> None:
     assert "share 5 questions" in board.notes[0]
 
 
+def test_questions_that_are_put_differently_are_another_benchmark(site: Site, ended_runs: EndedRuns) -> None:
+    folder = site.folder / "runs"
+    for name, prompt in (("plain", {}), ("thinks", {"prompt": {"template": "Think first. {prompt}"}})):
+        ended_runs.copy(site, folder / name, trials={"min": 2, "max": 2}, **prompt)
+    board = board_of(*gather([folder]))
+    assert sorted((one.name, [run.name for run in one.runs]) for one in board.benchmarks) == [
+        ("plain", ["plain"]),
+        ("thinks", ["thinks"]),
+    ]
+    (note,) = [one for one in board.notes if "share" in one]
+    assert note.endswith(
+        "share 8 questions and stand apart: their questions were put to models in different ways (prompt)"
+    )
+
+
 def test_a_directory_counts_once_and_names_are_told_apart(weeks: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "again").symlink_to(weeks / "first")
