@@ -147,7 +147,7 @@ def test_what_can_be_added_is_shown_with_its_contract_suite() -> None:
 def test_configurations_are_valid(block: Block, place: Path) -> None:
     """A whole configuration as it is, a part of one beside the rest."""
     shown = yaml.safe_load(block.text)
-    whole = shown if {"questions", "models"} <= shown.keys() else BESIDE | shown
+    whole = shown if {"questions", "models"} <= shown.keys() or "benchmark" in shown else BESIDE | shown
     write_own_modules(block.document, place)
     path = place / "config.yaml"
     path.write_text(yaml.safe_dump(whole))

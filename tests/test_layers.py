@@ -30,6 +30,7 @@ LAYERS: list[str] = [
     "adaptive_eval.endpoints",
     "adaptive_eval.questions",
     "adaptive_eval.graders",
+    "adaptive_eval.inspect",
     "adaptive_eval.store",
     "adaptive_eval.launch",
     "adaptive_eval.scheduler",

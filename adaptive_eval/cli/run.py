@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.cli.inspect_task import Budget, Most, TaskArgs, TaskModels, TaskOptions, load_settings
 from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over
 from adaptive_eval.config.first_round import first_round_problems
-from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Health
@@ -76,8 +76,15 @@ def run(
     display: Shown = None,
     metrics: Metrics = None,
     ray: Ray = None,
+    model: TaskModels = None,
+    task_args: TaskArgs = None,
+    most: Most = None,
+    budget: Budget = None,
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
+
+    In place of a configuration CONFIG may be a task of Inspect, as inspect_evals/NAME or my_task.py@NAME, with the
+    models to rank as --model NAME.
 
     Exit codes: 0 every comparison is decided; 1 the run directory could not be used, or the disk is full; 2 wrong
     configuration; 3 the budget or the horizon came first, or the grader fails on an answer; 4 stopped by the user
@@ -85,7 +92,8 @@ def run(
     fails the gate (objective.gate): it is worse than the baseline by more than delta.
     """
     with reported():
-        settings = load_config(config, overrides or ())
+        options = TaskOptions(model or (), task_args or (), most, budget)
+        settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)
         directory = directory_for(settings, run_dir, fresh)
         if dry_run:
@@ -97,7 +105,7 @@ def run(
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
-        command = _command(config, run_dir, overrides or (), ray)
+        command = _command(config, run_dir, [*options.words, *_as_options(overrides or ())], ray)
         with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
@@ -171,10 +179,13 @@ def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
         yield Watchers(shown, served)
 
 
-def _command(config: Path, run_dir: Path | None, overrides: Sequence[str], ray: str | None) -> str:
+def _as_options(overrides: Sequence[str]) -> list[str]:
+    return [word for override in overrides for word in ("--set", override)]
+
+
+def _command(config: Path, run_dir: Path | None, options: Sequence[str], ray: str | None) -> str:
     """What a person types to continue: the same again, without --fresh."""
-    words = ["adaptive-eval", "run", str(config)]
+    words = ["adaptive-eval", "run", str(config), *options]
     words += ["--run-dir", str(run_dir)] if run_dir is not None else []
-    words += [word for override in overrides for word in ("--set", override)]
     words += ["--ray", ray] if ray is not None else []
     return shlex.join(words)

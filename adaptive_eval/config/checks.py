@@ -31,6 +31,7 @@ from adaptive_eval.config.grading_checks import (
     recorded_outcomes_have_their_meaning,
     rubric_has_its_signals,
 )
+from adaptive_eval.config.inspect_checks import benchmark_is_whole, only_a_benchmark_is_asked
 from adaptive_eval.config.listed_models import Models, asked_models, valid_models
 from adaptive_eval.config.opponent import (
     opponent_objective_problems,
@@ -312,6 +313,8 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _prior_is_used,
     _simulation_is_whole,
     _one_server_a_model,
+    benchmark_is_whole,
+    only_a_benchmark_is_asked,
     _world_is_known,
     _base_seed_is_used,
     coupled_models_are_compared,

@@ -117,7 +117,8 @@ def prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric:
 def answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
     """A grader that compares with an answer key is told where it is."""
     kind = getattr(grader, "kind", None)
-    needs_none = kind in ("python", "judge") or (kind == "verifier" and getattr(grader, "beside", None) is None)
+    alone = kind == "verifier" and getattr(grader, "beside", None) is None
+    needs_none = alone or kind in ("python", "judge", "inspect")
     if questions.fields.answer is None and not needs_none:
         yield Problem(
             ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT

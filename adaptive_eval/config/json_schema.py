@@ -14,8 +14,8 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.sections import Section
 
-FILLED_IN = {"RunConfig": {"name"}, "ModelConfig": {"model", "base_url"}}
-"""Keys that a complete configuration has, and a file may leave out."""
+FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
+"""Keys that a complete configuration has, and a file may leave out: a benchmark stands for questions and grader."""
 _CLASS = re.compile(r"^class (?P<name>\w+).*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
 """Up to the next line that begins at the margin."""
 

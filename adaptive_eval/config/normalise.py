@@ -79,6 +79,7 @@ def _parent(document: Document, path: KeyPath) -> Any:
 
 
 SHORT_FORMS = {
+    "benchmark": "inspect",
     "questions": "path",
     "prompt": "template",
     "grader": "kind",
@@ -102,7 +103,7 @@ MERGED = ("extra_body", "extra_headers")
 
 SIMULATED_URL = "http://127.0.0.1/v1"
 """Stands for a server that the run starts, the simulator or another, whose port is not known before, and for that of a
-recorded model, which has none."""
+recorded model, which has none; so has one that Inspect reaches."""
 BASE_URL = "OPENAI_BASE_URL"
 """The variable that holds the address of every model without one."""
 
@@ -132,14 +133,18 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
             continue
         path: KeyPath = ("models", number, "base_url")
         launched, recorded = model.get("launch") is not None, model.get("recorded") is not None
+        inspected = model.get("inspect") is not None
         if "base_url" in model:
             if recorded:
                 rule, mend = "is of no use to a recorded model, which is never asked", "remove base_url, or recorded"
                 document.problems.append(Problem(path, rule, mend, place=document.place(path)))
+            elif inspected:
+                rule, mend = "is of no use to a model that Inspect reaches", "write `args: {base_url: ...}`"
+                document.problems.append(Problem(path, rule, mend, place=document.place(path)))
             elif launched:
                 rule, mend = "is not known before the server is launched", "remove base_url, or launch"
                 document.problems.append(Problem(path, rule, mend, place=document.place(path)))
-        elif launched or recorded or model.get("simulate") is True:
+        elif launched or recorded or inspected or model.get("simulate") is True:
             model["base_url"] = SIMULATED_URL
         elif url := environment.get(BASE_URL):
             model["base_url"] = url
@@ -162,6 +167,7 @@ def spell_out(document: Document, name: str) -> None:
                 place=document.place((section,)),
             )
         )
+    _fill_in_benchmark(document)
     _resolve_aliases(document)
     _apply_preset(document)
     if name and "name" not in tree:
@@ -174,10 +180,22 @@ def spell_out(document: Document, name: str) -> None:
             for section in INHERITED:
                 _inherit(document, model, section, path)
             launch = model.get("launch")
-            for source, values in ((("launch", "model"), launch), (("name",), model)):
+            for source, values in ((("launch", "model"), launch), (("inspect",), model), (("name",), model)):
                 if "model" not in model and isinstance(values, dict) and source[-1] in values:
                     model["model"] = values[source[-1]]
                     document.origins[(*path, "model")] = (*path, *source)
+
+
+def _fill_in_benchmark(document: Document) -> None:
+    """Take the questions and the grader from the benchmark, where there is one."""
+    benchmark = document.tree.get("benchmark")
+    if not isinstance(benchmark, dict):
+        return
+    document.tree.setdefault("grader", {"kind": "inspect"})
+    questions = document.tree.setdefault("questions", {})
+    if isinstance(questions, dict) and isinstance(benchmark.get("inspect"), str):
+        questions.setdefault("task", benchmark["inspect"])
+        document.origins[("questions", "task")] = ("benchmark", "inspect")
 
 
 def _resolve_aliases(document: Document) -> None:

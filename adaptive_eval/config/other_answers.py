@@ -8,12 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.comparing import AnswersOfModel
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import shortened
+from adaptive_eval.inspect.process import list_task
+from adaptive_eval.inspect.types import BenchmarkConfig
 from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.questions.readers import FileRow
 from adaptive_eval.store import RunReader, TrialRecord
 from adaptive_eval.store.whereabouts import is_run
 
@@ -22,10 +26,22 @@ NOT_THERE = frozenset({"timed_out", "unanswered"})
 
 def questions_of(config: RunConfig) -> tuple[Question, ...]:
     """The questions of a run, with what their answers are compared with, where that is in an earlier run."""
+    if config.benchmark is not None:
+        return _questions_of_task(config, config.benchmark)
     questions, grader = load_questions(config.questions, folder=config.folder, seed=config.seed), config.grader
     if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel) or grader.against.run is None:
         return questions
     return with_others(questions, answers_in(grader.against.run, grader.against.model, grader.longest))
+
+
+def _questions_of_task(config: RunConfig, benchmark: BenchmarkConfig) -> tuple[Question, ...]:
+    """The samples of a task of Inspect; where some have no target, none has an answer key."""
+    listed = list_task(benchmark, config.folder, read_environment(config.folder)).rows
+    rows = [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]
+    section = config.questions
+    if not all(str(row["answer"]).strip() for row in listed):
+        section = section.model_copy(update={"fields": section.fields.model_copy(update={"answer": None})})
+    return load_questions(section, seed=config.seed, rows=rows)
 
 
 def with_others(questions: Iterable[Question], others: Mapping[str, Sequence[str]]) -> tuple[Question, ...]:

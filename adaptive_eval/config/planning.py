@@ -34,13 +34,18 @@ from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Prompt, gpu_s
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.inspect.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
+from adaptive_eval.sections import Price
 from scorio.moments import CountArray
 
 ENDING_SECONDS = GRACE_SECONDS + 1.0
 """What a server that is told to end may take, and the run to notice that it is time to."""
 TINY = 1e-9
+SAMPLE_MARGIN = 2
+"""Caps reserve so many times the tokens after which Inspect ends a sample: the call that goes beyond them is finished,
+and its scorer may call models, too."""
 
 
 class EarlierHorizon(NamedTuple):
@@ -257,6 +262,8 @@ def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
 
     def cost(answer: Answer) -> Cost:
         used = (answer.prompt_tokens, answer.completion_tokens, answer.latency)
+        if isinstance(answer, SampleAnswer):  # other models were called, too, which have prices of their own
+            return usage_cost(model, *used)._replace(usd=_usd(model, *answer.own) + answer.usd_of_others)
         batched = model.batch is not None and came_by_batch(answer.replica)
         return usage_cost(model, *used, answer.abreast, batched=batched)
 
@@ -299,6 +306,9 @@ def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: 
 
 def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     """The most that it costs to have one answer graded, which has no more bytes than `max_tokens` tokens can have."""
+    if config.benchmark is not None:  # the tokens are those of the sample; another model may be dearer
+        tokens = SAMPLE_MARGIN * max(model.sampling.max_tokens or 0 for model in config.models)
+        return Cost(0, max((_dearest(price, tokens) for price in config.benchmark.prices.values()), default=0.0))
     if not isinstance(config.grader, AskedGrader):
         return NO_COST
     limits = [model.sampling.max_tokens for model in config.served]
@@ -320,6 +330,9 @@ def prompt_bytes(prompt: Prompt) -> int:
 
 def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     completion = model.sampling.max_tokens or 0
+    if model.inspect is not None:
+        tokens = SAMPLE_MARGIN * completion
+        return Cost(tokens, 0.0 if model.price is None else _dearest(model.price, tokens), _most_gpu_seconds(model))
     prompt_tokens = longest + TEMPLATE_TOKENS if completion else 0
     usd = _usd(model, prompt_tokens, completion)
     if model.batch is not None and model.batch.patience is None:  # else it may be asked directly in the end
@@ -327,6 +340,11 @@ def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     # what a server of the run's own has used is measured while it is held: a cap ends the run in time
     gpu_seconds = 0.0 if model.launch is not None else _most_gpu_seconds(model)
     return Cost(prompt_tokens + completion, usd, gpu_seconds)
+
+
+def _dearest(price: Price, tokens: int) -> float:
+    """What so many tokens cost, whichever of them are read or written."""
+    return max(price.usd(tokens, 0.0), price.usd(0.0, tokens))
 
 
 def lost_cost(model: ModelConfig, worst: Cost) -> Cost:

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
+from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -30,7 +31,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.imports import SAID, fingerprints, first_words
+from adaptive_eval.imports import DIGITS, SAID, fingerprints, first_words
 from adaptive_eval.launch.command import command_of, environment_of, missing_program
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions.prompts import render
@@ -87,6 +88,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
             | {"kind": config.grader.kind}
             | _sources(config),
             "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
+            **_benchmark_meaning(config),
             **({} if config.opponent is None else {"opponent": _opponent_meaning(config, config.opponent)}),
         },
         models={model.name: _model_meaning(model) for model in config.models},
@@ -101,6 +103,16 @@ def _sources(config: RunConfig) -> dict[str, object]:
     return {SOURCES: fingerprints(config.grader.function, config.folder)}
 
 
+def _benchmark_meaning(config: RunConfig) -> dict[str, object]:
+    """The task of Inspect, with the digest of its file where it is one."""
+    if config.benchmark is None:
+        return {}
+    said = config.benchmark.model_dump(mode="json", exclude={"prices"}, exclude_defaults=True)
+    file = config.folder / config.benchmark.inspect.partition("@")[0]
+    digest = sha256(file.read_bytes()).hexdigest()[:DIGITS] if file.is_file() else None
+    return {"benchmark": said if digest is None else {**said, "digest": digest}}
+
+
 def _plug_ins(config: RunConfig) -> dict[str, object]:
     """Of each plug-in that decides: its name, what it says of itself, and its source files."""
     told = {
@@ -113,6 +125,10 @@ def _plug_ins(config: RunConfig) -> dict[str, object]:
 def _model_meaning(model: ModelConfig) -> dict[str, object]:
     if model.recorded is not None:
         return {"recorded": True, "model": model.model}
+    if model.inspect is not None:
+        limit = {} if model.sampling.max_tokens is None else {"max_tokens": model.sampling.max_tokens}
+        given = {"config": dict(model.config), "args": dict(model.args), "sampling": limit}
+        return {"model": model.model, "inspect": model.inspect, **{key: said for key, said in given.items() if said}}
     return {
         "model": model.model,
         "api": model.api,
@@ -367,24 +383,34 @@ def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tupl
     for model in config.models:
         way = _way_of_asking(model)
         if way not in rendered:
-            rendered[way] = tuple(render(model.prompt, question, model.api) for question in questions)
+            rendered[way] = tuple(_prompt(model, question) for question in questions)
     return tuple(rendered[_way_of_asking(model)] for model in config.models)
 
 
+def _prompt(model: ModelConfig, question: Question) -> Prompt:
+    """What a model is asked; a task of Inspect has its own prompts, and knows the question by its id."""
+    return Prompt(text=question.id) if model.inspect else render(model.prompt, question, model.api)
+
+
 def _way_of_asking(model: ModelConfig) -> str:
-    return f"{model.api} {model.prompt.model_dump_json()}"
+    return f"{model.inspect is None} {model.api} {model.prompt.model_dump_json()}"
 
 
 def _seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
     """The seed of each question's trial 0 (DESIGN 3.7)."""
-    config, questions = prepared.config, prepared.questions
+    questions, base = prepared.questions, seed_base(prepared.config, model)
+    return lambda question: base(questions[question].id)
+
+
+def seed_base(config: RunConfig, model: ModelConfig) -> Callable[[str], int]:
+    """The seed of trial 0 of a question, by the question's id."""
     whose = SHARED if config.seeds == "coupled" else model.name
     if config.seeds == "consecutive":
         base = config.seed if model.sampling.seed is None else model.sampling.seed
         return lambda question: base
 
     @lru_cache(maxsize=CACHED_BASES)
-    def hashed(question: int) -> int:
-        return hashed_base(config.seed, whose, questions[question].id)
+    def hashed(question: str) -> int:
+        return hashed_base(config.seed, whose, question)
 
     return hashed

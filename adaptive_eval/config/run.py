@@ -21,6 +21,7 @@ from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConf
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside
 from adaptive_eval.graders.registry import GraderConfig
+from adaptive_eval.inspect.types import BenchmarkConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
@@ -79,6 +80,13 @@ class ModelConfig(EndpointConfig):
     recorded: Path | None = None
     """The directory of an earlier run, from the current directory: the model's outcomes there stand in this run, and it
     is never asked; no `base_url` is needed. `model` is its name there. What is taken is stored with this run."""
+    inspect: str | None = Field(None, min_length=1, max_length=500)
+    """The model's name in Inspect, such as openai/gpt-x, where the benchmark is a task of Inspect; no `base_url` is
+    needed. `sampling.max_tokens` is then what a sample may use in all: Inspect ends it there (`token_limit`)."""
+    config: Mapping[str, Any] = Field(default_factory=dict)
+    """How Inspect asks it (`GenerateConfig`), such as {temperature: 0.6, max_tokens: 32768}."""
+    args: Mapping[str, Any] = Field(default_factory=dict)
+    """Arguments of the model in Inspect, as after -M."""
     batch: BatchConfig | None = None
     """Ask through the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
 
@@ -312,6 +320,8 @@ class RunConfig(Decisions):
     and those after it; coupled: each question has seeds of its own, the same for all models, and models whose answers
     go together are compared trial by trial, which takes far fewer trials for near copies (objectives baseline and
     pairs)."""
+    benchmark: BenchmarkConfig | None = None
+    """A task of Inspect, in place of `questions` and `grader`."""
     questions: QuestionsConfig
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()

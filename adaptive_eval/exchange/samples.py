@@ -22,6 +22,7 @@ from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.inspect.scores import LETTERS as LETTERS
 from adaptive_eval.store.rows import valid_text
 
 LARGEST = 2**53
@@ -56,8 +57,6 @@ def whole_number_told(value: object) -> int | None:
     return whole_number(int(value) if told and isinstance(value, str) else value)
 
 
-LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Inspect's marks: correct, incorrect, partly correct, no answer."""
 WORDS = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 CLOSE = 1e-9
 

@@ -50,10 +50,28 @@ class AsTheyAre(GraderOptions):
         return None
 
 
-GraderConfig = Annotated[ByKey | Python | Judge | Verifier | Logged | AsTheyAre, Field(discriminator="kind")]
+class InspectScores(GraderOptions):
+    """The scores of an Inspect task: they come with its samples, and there are no others."""
+
+    kind: Literal["inspect"] = "inspect"
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({"score", "is_correct", "has_answer"})
+
+    def grade(self, text: str, question: Question) -> Marks:
+        raise GraderError("is a task of Inspect, which scores an answer only while it runs the sample")
+
+    def key_problem(self, question: Question) -> str | None:
+        return None
+
+
+GraderConfig = Annotated[
+    ByKey | Python | Judge | Verifier | Logged | AsTheyAre | InspectScores, Field(discriminator="kind")
+]
 """Whichever it is, by its `kind`: a new one has its line here, and is in every list then."""
-STORED_ONLY = ("logged", "as_they_are")
-"""The kinds that stand in stored runs alone: no file may ask for them, and no list offers them."""
+STORED_ONLY = ("logged", "as_they_are", "inspect")
+"""The kinds that no file has to name, and no list offers: they stand in stored runs, or follow from `benchmark`."""
 GRADERS: dict[str, type[GraderOptions]] = {
     one.model_fields["kind"].default: one
     for one in get_args(get_args(GraderConfig)[0])

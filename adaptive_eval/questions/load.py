@@ -24,10 +24,15 @@ SAFE_BITS = 63
 _ABSENT = object()
 
 
-def load_questions(config: QuestionsConfig, *, folder: Path = Path(), seed: int = 0) -> tuple[Question, ...]:
-    """The questions of a run; `folder` is where a relative path starts, `seed` decides the order of `shuffle`."""
-    source = str(config.dataset or config.world or folder / (config.path or ""))
-    questions = _from_rows(read_rows(config, folder), config, source)
+def load_questions(
+    config: QuestionsConfig, *, folder: Path = Path(), seed: int = 0, rows: Iterable[FileRow] | None = None
+) -> tuple[Question, ...]:
+    """The questions of a run; `folder` is where a relative path starts, `seed` decides the order of `shuffle`.
+
+    `rows` are given where the questions are in no file.
+    """
+    source = str(config.dataset or config.world or config.task or folder / (config.path or ""))
+    questions = _from_rows(read_rows(config, folder) if rows is None else rows, config, source)
     if not questions:
         raise ConfigError(f"{source}: no question is left; look at questions.filter, or at the file")
     if config.shuffle:

@@ -72,6 +72,8 @@ class QuestionsConfig(Section):
     """The part of the data set."""
     revision: str | None = None
     """The commit, tag or branch of the data set: name a commit, and the questions stay the same."""
+    task: str | None = None
+    """The task of Inspect whose samples they are; `benchmark` fills it in."""
     world: str | None = Field(None, validate_default=True)
     """A world of the simulator, for models with `simulate: true`."""
     fields: FieldsConfig = FieldsConfig()
@@ -86,7 +88,7 @@ class QuestionsConfig(Section):
     @classmethod
     def _one_source(cls, world: str | None, info: ValidationInfo) -> str | None:
         sources = {**info.data, "world": world}
-        given = [name for name in ("path", "dataset", "world") if sources.get(name) is not None]
+        given = [name for name in ("path", "dataset", "task", "world") if sources.get(name) is not None]
         if len(given) > 1:
             raise refuse(f"must be the only source, but {' and '.join(given)} are given", "keep one of them")
         if not given and {"path", "dataset"} <= sources.keys():

@@ -11,6 +11,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.registry import InspectScores
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.verifier import Verifier
 
@@ -43,6 +44,8 @@ async def check_keys(prepared: PreparedRun) -> KeysFound:
     """Have the grader read every answer key; raises `ConfigError` where it cannot be loaded, or finds one wrong."""
     config = prepared.config
     grader = config.grader
+    if isinstance(grader, InspectScores):
+        return KeysFound(0, "the scorer of the task grades", tried=False)
     if isinstance(grader, AskedGrader):
         if not isinstance(grader, Verifier) or grader.beside is None:
             return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)

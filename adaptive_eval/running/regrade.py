@@ -63,6 +63,12 @@ GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
 
 
+OF_INSPECT = (
+    "the scores of this run came with the samples of a task of Inspect, and stored answers have no others; to rank by "
+    "another scorer begin a new run: run --fresh --set benchmark.scorer=NAME"
+)
+
+
 class Regraded(NamedTuple):
     """What came of it."""
 
@@ -84,6 +90,8 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
     store = Store.attach(directory)
     try:
         stored = store.reader.header()
+        if stored_config(stored).benchmark is not None:
+            raise ConfigError(OF_INSPECT)
         if config is None:
             header, settings, questions = (
                 None,

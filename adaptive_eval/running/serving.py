@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.prepare import PreparedRun, launch_words, missing_programs
+from adaptive_eval.config.prepare import PreparedRun, launch_words, missing_programs, seed_base
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.batches.opening import open_batches
@@ -22,6 +22,10 @@ from adaptive_eval.endpoints.redaction import forms_of, kept_from_answers
 from adaptive_eval.endpoints.secrets import secrets_in
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Notice
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.inspect.endpoint import InspectEndpoint
+from adaptive_eval.inspect.process import InspectProcess
+from adaptive_eval.inspect.types import BenchmarkConfig, InspectModel
 from adaptive_eval.launch.command import environment_of, free_ports
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
@@ -200,6 +204,8 @@ async def opened_endpoints(
         if elsewhere is None:
             elsewhere = _hosts_here(config, keys, logs, places, notices)
         hosts, launched = elsewhere.hosts, elsewhere.endpoints
+        if config.benchmark is not None:
+            launched = {**launched, **_inspected(config, config.benchmark, keys, logs, stack)}
         endpoints: list[Endpoint] = []
         for number, model in enumerate(config.models):
             endpoint: Endpoint | None = launched.get(number)
@@ -226,6 +232,38 @@ async def opened_endpoints(
         finally:
             serving.ending = True
             await unload_all(hosts, at_once=serving.at_once)
+
+
+def _inspected(
+    config: RunConfig, benchmark: BenchmarkConfig, keys: Mapping[str, str], logs: Path, stack: AsyncExitStack
+) -> Mapping[int, Endpoint]:
+    """The models that Inspect asks, all in one process; it begins with the first request."""
+    models = [
+        InspectModel(
+            name=model.name,
+            inspect=model.inspect or "",
+            config=dict(model.config),
+            args=dict(model.args),
+            slots=model.concurrency.concurrency,
+            token_limit=model.sampling.max_tokens,
+        )
+        for model in config.asked
+    ]
+    process = InspectProcess(benchmark, models, config.folder, keys, logs / "inspect", logs / "inspect.log")
+    stack.push_async_callback(process.close)
+    numbers = [number for number, model in enumerate(config.models) if model.recorded is None]
+    return {
+        number: InspectEndpoint(
+            at,
+            process,
+            benchmark,
+            seed_base(config, config.models[number]),
+            config.models[number].concurrency.attempts,
+            only_right_and_wrong="score" not in open_rubric(config.rubric).needs,
+            counts_usd=config.budget.usd is not None,
+        )
+        for at, number in enumerate(numbers)
+    }
 
 
 def _hosts_here(

@@ -53,7 +53,9 @@ def _configuration(config: RunConfig) -> dict[str, object]:
         for section in SHARED:
             if model.get(section) == whole.get(section):
                 model.pop(section, None)
-        if model.get("simulate") or model.get("recorded"):  # an address of nothing that is asked
+        if (
+            model.get("simulate") or model.get("recorded") or model.get("inspect")
+        ):  # an address of nothing that is asked
             del model["base_url"]
     whole["grader"] = {"kind": config.grader.kind} | whole.get("grader", {})
     first = ("name", "seed", "questions", "models", "prompt", "sampling", "grader")

@@ -1,1 +1,1 @@
-"""Inspect: its logs read and written, and the controller inside one of its evaluations."""
+"""Logs of Inspect, read and written."""

@@ -1,0 +1,76 @@
+"""`adaptive-eval run` with a task of Inspect in place of a configuration."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from adaptive_eval.config.load import config_from_mapping, load_config
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError
+
+TaskModels = Annotated[
+    list[str] | None, typer.Option("--model", help="A model of Inspect, such as openai/gpt-x.", metavar="NAME")
+]
+TaskArgs = Annotated[
+    list[str] | None, typer.Option("-T", help="An argument of the task, as in Inspect.", metavar="KEY=VALUE")
+]
+Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1, show_default=False)]
+Budget = Annotated[
+    str | None, typer.Option("--budget", help="A cap: 20usd, 500000tokens, 3000trials or 2h.", show_default=False)
+]
+CONFIGURATIONS = (".yaml", ".yml", ".json")
+_CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
+_CAPS = {"usd": "usd", "tokens": "tokens", "trials": "trials", "h": "wall_time"}
+
+
+class TaskOptions(NamedTuple):
+    """What the command line says of a run of a task of Inspect."""
+
+    models: Sequence[str] = ()
+    args: Sequence[str] = ()
+    most: int | None = None
+    budget: str | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The options as they were typed."""
+        words = [word for name in self.models for word in ("--model", name)]
+        words += [word for argument in self.args for word in ("-T", argument)]
+        words += [] if self.most is None else ["--max", str(self.most)]
+        return words if self.budget is None else [*words, "--budget", self.budget]
+
+
+def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) -> RunConfig:
+    """The configuration in a file, or that of a task of Inspect with the models that are named."""
+    if config.suffix in CONFIGURATIONS or (not options.models and _is_no_task(config)):
+        if options.words:
+            raise ConfigError(
+                f"{options.words[0]} is for tasks of Inspect; {config} is a configuration: write it there"
+            )
+        return load_config(config, overrides)
+    if not options.models:
+        raise ConfigError(f"{config} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
+    settings: dict[str, object] = {
+        "name": re.sub(r"[^A-Za-z0-9._-]", "-", re.split("[@/]", str(config).removesuffix(".py"))[-1]),
+        "benchmark": {"inspect": str(config)},
+        "models": [{"name": name, "inspect": name} for name in options.models],
+        "trials": {} if options.most is None else {"max": options.most},
+        "budget": {} if options.budget is None else _cap(options.budget),
+    }
+    return config_from_mapping(settings, [*(f"benchmark.args.{one}" for one in options.args), *overrides])
+
+
+def _is_no_task(config: Path) -> bool:
+    return config.suffix != ".py" and "@" not in config.name and (config.exists() or len(config.parts) != 2)
+
+
+def _cap(said: str) -> dict[str, object]:
+    if (match := _CAP.fullmatch(said.replace(" ", "").replace("_", "").lower())) is None:
+        raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {said!r}")
+    unit, number = match["unit"], match["number"]
+    if unit == "h":
+        return {_CAPS[unit]: f"{number}h"}
+    return {_CAPS[unit]: float(number) if unit == "usd" else int(float(number))}

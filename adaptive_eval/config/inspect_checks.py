@@ -1,0 +1,67 @@
+"""What must hold where the benchmark is a task of Inspect, which asks the models and grades their answers."""
+
+from collections.abc import Iterator
+
+from adaptive_eval.config.listed_models import Models, asked_models, valid_models
+from adaptive_eval.config.problems import KeyPath, Problem
+from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
+from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.graders.registry import InspectScores
+from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.inspect.types import BenchmarkConfig
+from adaptive_eval.questions.prompts import PromptConfig
+from adaptive_eval.questions.types import QuestionsConfig
+
+SERVERS = ("launch", "simulate", "batch")
+"""Ways to serve a model that Inspect does not go through."""
+AS_INSPECT = "write how Inspect asks it under `config`, such as {temperature: 0.6, max_tokens: 2000}"
+
+
+def benchmark_is_whole(
+    benchmark: BenchmarkConfig | None,
+    models: Models,
+    grader: GraderOptions | None = None,
+    prior_evidence: PriorEvidenceConfig | None = None,
+) -> Iterator[Problem]:
+    """Inspect asks every model, as its own configuration says, and gives the scores."""
+    if benchmark is None:
+        return
+    if grader is not None and not isinstance(grader, InspectScores):
+        yield Problem(("grader",), "is of no use: the scorer of the task grades", "remove it")
+    if prior_evidence is not None and prior_evidence.greedy:
+        rule = "is not for tasks of Inspect: nobody knows how often a sample of them is drawn"
+        yield Problem(("prior_evidence", "greedy"), rule, "remove it, or name an earlier run")
+    for number, model in asked_models(models):
+        path: KeyPath = ("models", number)
+        if model.inspect is None:
+            rule, mend = "must be given: the benchmark is a task of Inspect", "write its name there, as openai/gpt-x"
+            yield Problem((*path, "inspect"), rule, mend)
+        else:
+            yield from _asked_by_inspect(model, path)
+
+
+def _asked_by_inspect(model: ModelConfig, path: KeyPath) -> Iterator[Problem]:
+    """What is said of servers that the run would ask itself."""
+    for key in SERVERS:
+        if getattr(model, key):
+            yield Problem((*path, key), "is of no use to a model that Inspect reaches", f"remove {key}, or inspect")
+    if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
+        rule = "may have max_tokens alone, which is what a sample of Inspect may use in all"
+        yield Problem((*path, "sampling"), rule, AS_INSPECT)
+    if model.prompt != PromptConfig():
+        yield Problem((*path, "prompt"), "is of no use: the task of Inspect has its own prompts", "remove it")
+
+
+def only_a_benchmark_is_asked(
+    benchmark: BenchmarkConfig | None, models: Models, questions: QuestionsConfig | None = None
+) -> Iterator[Problem]:
+    """What belongs to a task of Inspect stands beside one."""
+    if benchmark is not None:
+        return
+    mend = "add `benchmark: {inspect: package/task}`, or remove it"
+    if questions is not None and questions.task is not None:
+        yield Problem(("questions", "task"), "is filled in by a benchmark, and there is none", mend)
+    for number, model in valid_models(models):
+        for key in ("inspect", "config", "args"):
+            if getattr(model, key):
+                yield Problem(("models", number, key), "is for tasks of Inspect, and there is no benchmark", mend)

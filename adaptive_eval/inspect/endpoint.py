@@ -1,0 +1,133 @@
+"""A model that Inspect asks: each trial is one sample, whose score comes with its answer."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, Signal
+from adaptive_eval.errors import ConfigError, NotAskedAgain, Unavailable
+from adaptive_eval.inspect.process import InspectProcess
+from adaptive_eval.inspect.scores import marks_of
+from adaptive_eval.inspect.types import LOGS, BenchmarkConfig, SampleAnswer, SampleRequest
+from adaptive_eval.seeds import SEED_SPAN
+
+STOPS = {"stop": "stop", "max_tokens": "length", "model_length": "context_length", "content_filter": "content_filter"}
+"""Inspect's stop reasons in this project's words."""
+CUT: Mapping[str, Signal] = {
+    "length": "truncated",
+    "context_length": "context_length",
+    "content_filter": "content_filter",
+}
+UNSCORED = "its scorer gave it no score"
+
+
+class InspectEndpoint:
+    """One model of a run whose benchmark is a task of Inspect."""
+
+    def __init__(
+        self,
+        number: int,
+        process: InspectProcess,
+        benchmark: BenchmarkConfig,
+        seed_base: Callable[[str], int],
+        attempts: int,
+        *,
+        only_right_and_wrong: bool,
+        counts_usd: bool,
+    ) -> None:
+        """`seed_base` is the seed of a question's trial 0; `counts_usd`: a cap on USD needs every model's price."""
+        self._number, self._process, self._benchmark = number, process, benchmark
+        self._seed_base, self._attempts = seed_base, attempts
+        self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
+        self._in_flight = self._requests = self._lost = self._prompt = self._completion = 0
+        self._errors: Counter[str] = Counter()
+        self._last_error = ""
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        """One sample for each seed; the text of the prompt is the id of its question."""
+        question = prompt.text or ""
+        self._in_flight += len(seeds)
+        try:
+            return list(await asyncio.gather(*(self._answer(question, seed, again) for seed in seeds)))
+        finally:
+            self._in_flight -= len(seeds)
+
+    async def _answer(self, question: str, seed: int, again: Again | None) -> Answer:
+        """Run a sample; one that ends in an error is lost, and run again at most so often."""
+        trial = (seed - self._seed_base(question)) % SEED_SPAN
+        for attempt in range(1, self._attempts + 1):
+            name = f"{question}#{trial}" + (f"~{attempt}" if attempt > 1 else "")
+            if attempt > 1 and again is not None and not await again():
+                raise NotAskedAgain("a sample was lost, and the budget does not allow running it again")
+            self._requests += 1
+            told = await self._process.run(SampleRequest(model=self._number, question=question, id=name, seed=seed))
+            if (answer := self._read(told, seed, attempt)) is not None:
+                return answer
+            self._lost += 1
+        raise Unavailable(
+            f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {self._last_error}"
+        )
+
+    def _read(self, told: Mapping[str, Any], seed: int, attempt: int) -> SampleAnswer | None:
+        """The answer of a sample; None where it has none."""
+        marks = None
+        if "error" not in told:
+            right_and_wrong = self._only_right_and_wrong
+            marks = marks_of(told["scores"], self._benchmark.scorer, only_right_and_wrong=right_and_wrong)
+        if marks is None:
+            self._last_error = str(told.get("error", UNSCORED))[:1000]
+            self._errors["unscored" if "error" not in told else "sample_error"] += 1
+            return None
+        read, written = told["own"]
+        others = [tuple(one[:2]) for one in told["others"].values()]
+        prompt, completion = read + sum(one[0] for one in others), written + sum(one[1] for one in others)
+        self._prompt, self._completion = self._prompt + prompt, self._completion + completion
+        finish = STOPS.get(told["stop"] or "", "stop") if told["limit"] is None else "length"
+        return SampleAnswer(
+            text=told["text"],
+            finish_reason=finish,
+            seed=seed,
+            replica=f"{LOGS}/{told['log']}",
+            latency=float(told["seconds"]),
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            attempts=attempt,
+            signals=frozenset({CUT[finish]} if finish in CUT else ()),
+            marks=marks,
+            own=(read, written),
+            usd_of_others=self._usd(told["others"]),
+        )
+
+    def _usd(self, others: Mapping[str, Any]) -> float:
+        """What other models of a sample cost: by their prices here, else as Inspect knows it."""
+        total = 0.0
+        for name, (read, written, known) in others.items():
+            price = self._benchmark.prices.get(name)
+            if price is None and known is None and self._counts_usd:
+                raise ConfigError(
+                    f"budget.usd: a sample called {name}, whose price is not known; add it under benchmark.prices"
+                )
+            total += price.usd(read, written) if price is not None else known or 0.0
+        return total
+
+    async def check(self) -> Health:
+        """Nothing can be said before a sample is run: Inspect reaches the models."""
+        return Health(())
+
+    async def close(self) -> None:
+        """The process of all models is closed by itself."""
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The samples so far."""
+        return EndpointStats(
+            in_flight=self._in_flight,
+            requests=self._requests,
+            retries=self._lost,
+            errors=dict(self._errors),
+            last_error=self._last_error,
+            lost=self._lost,
+            prompt_tokens=self._prompt,
+            completion_tokens=self._completion,
+        )

@@ -1,0 +1,220 @@
+"""Starting the process of Inspect: once to list a task's samples, and once for each start of a run, to run them.
+
+The code that a configuration names runs there alone, in the folder of the configuration and with its environment.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adaptive_eval.errors import ConfigError, Unavailable
+from adaptive_eval.inspect.types import BenchmarkConfig, InspectModel, SampleRequest, Setup
+
+BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
+"""The child imports what this process would, but not its main module."""
+PACKAGE, LEAST = "inspect_ai", (0, 3, 285)
+EVALS = "inspect_evals"
+LONGEST_LINE = 64 * 2**20
+LIST_SECONDS = 1800.0
+"""How long a task may take to load its samples, which may have to be downloaded."""
+END_SECONDS = 120.0
+"""How long Inspect may take to close its logs and sandboxes."""
+LAST_WORDS = 600
+
+
+class ListedTask(NamedTuple):
+    """A task as it is known before anything is asked."""
+
+    rows: Sequence[Mapping[str, Any]]
+    """A question for each sample."""
+    scorers: Sequence[str]
+
+
+def require_inspect(task: str) -> None:
+    """Raise `ConfigError` where a package is missing, and name it."""
+    try:
+        known = tuple(int(part) for part in version("inspect-ai").split(".")[:3] if part.isdecimal())
+    except PackageNotFoundError:
+        known = ()
+    if find_spec(PACKAGE) is None or known < LEAST:
+        raise ConfigError(
+            "benchmark.inspect: tasks of Inspect need inspect-ai 0.3.285 or newer; pip install 'adaptive-eval[inspect]'"
+        )
+    if task.startswith(f"{EVALS}/") and find_spec(EVALS) is None:
+        raise ConfigError(f"benchmark.inspect: {task} needs another package; pip install inspect_evals")
+
+
+def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]) -> ListedTask:
+    """The samples of a task; raises `ConfigError` where it cannot be loaded."""
+    require_inspect(benchmark.inspect)
+    setup = Setup(task=benchmark.model_dump(mode="json"), models=[], log_dir="")
+    try:
+        done = subprocess.run(
+            _command(),
+            input=_line(setup),
+            capture_output=True,
+            cwd=folder,
+            env=_quiet(environment),
+            timeout=LIST_SECONDS,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} did not load within {error.timeout:.0f} s") from None
+    told = _message(done.stdout)
+    if "rows" not in told:
+        why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
+        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} cannot be loaded: {why}")
+    _require_scorer(benchmark, told["scorers"])
+    return ListedTask(told["rows"], told["scorers"])
+
+
+def _require_scorer(benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:
+    """Raise `ConfigError` where it is not known beforehand which score counts."""
+    named = None if benchmark.scorer is None else benchmark.scorer.partition(".")[0]
+    known = ", ".join(scorers)
+    if not scorers:
+        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} has no scorer, so that no answer gets a grade")
+    if named is None and len(scorers) > 1:
+        raise ConfigError(f"benchmark.scorer must name one of the task's scorers: {known}")
+    if named is not None and named not in scorers and benchmark.scorer not in scorers:
+        raise ConfigError(f"benchmark.scorer: {named} is no scorer of the task; it has {known}")
+
+
+class InspectProcess:
+    """The process that runs the samples of all models in one start of a run; it begins with the first request."""
+
+    def __init__(
+        self,
+        benchmark: BenchmarkConfig,
+        models: Sequence[InspectModel],
+        folder: Path,
+        environment: Mapping[str, str],
+        log_dir: Path,
+        errors: Path,
+    ) -> None:
+        """`errors` is the file of what Inspect and the task print."""
+        task = benchmark.model_dump(mode="json")
+        self._setup = Setup(task=task, models=list(models), log_dir=str(log_dir.absolute()))
+        self._folder, self._environment, self._errors = folder, environment, errors.absolute()
+        self._process: Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._pending: dict[tuple[int, str], asyncio.Future[Mapping[str, Any]]] = {}
+        self._ended: dict[int, str] = {}
+        """Models whose task has ended, and why."""
+
+    async def run(self, request: SampleRequest) -> Mapping[str, Any]:
+        """Run a sample, and return what came of it; raises `Unavailable` where its task has ended."""
+        async with self._starting:
+            if self._process is None:
+                await self._start()
+        model = request["model"]
+        if model in self._ended:
+            raise Unavailable(self._ended[model])
+        place = (model, request["id"])
+        result: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[place] = result
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(_line(request))
+        try:
+            return await result
+        finally:
+            self._pending.pop(place, None)
+
+    async def close(self) -> None:
+        """End the evaluation: Inspect closes its logs and sandboxes."""
+        if self._process is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        if self._reading is not None:
+            await self._reading
+
+    async def _start(self) -> None:
+        require_inspect(self._setup["task"]["inspect"])
+        self._errors.parent.mkdir(parents=True, exist_ok=True)
+        with self._errors.open("ab") as errors:
+            process = self._process = await asyncio.create_subprocess_exec(
+                *_command(),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=errors,
+                cwd=self._folder,
+                env=_quiet(self._environment),
+                limit=LONGEST_LINE,
+                start_new_session=True,  # a signal from the terminal is for this process alone
+            )
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(_line(self._setup))
+        told = _message(await process.stdout.readline())
+        if "ready" not in told:
+            await process.wait()
+            why = told.get("problem") or f"its process ended with {process.returncode}; see {self._errors}"
+            raise ConfigError(f"benchmark.inspect: the task cannot be run: {why}")
+        self._reading = asyncio.create_task(self._read(process))
+
+    async def _read(self, process: Process) -> None:
+        """Pass results on until the process ends; what it still owes then never comes."""
+        assert process.stdout is not None
+        with suppress(ValueError):  # a line that is too long
+            while line := await process.stdout.readline():
+                self._hear(_message(line))
+        with suppress(ProcessLookupError):
+            process.terminate()
+        code = await process.wait()
+        for number in range(len(self._setup["models"])):
+            self._end(number, f"the process of Inspect ended with {code}; what it said is in {self._errors}")
+
+    def _hear(self, told: Mapping[str, Any]) -> None:
+        number = int(told.get("model", -1))
+        if "ended" in told:
+            self._end(number, f"{told['ended']}; Inspect's log has more")
+        result = self._pending.get((number, str(told.get("id"))))
+        if result is not None and not result.done():
+            result.set_result(told)
+
+    def _end(self, number: int, why: str) -> None:
+        self._ended.setdefault(number, why)
+        for (model, _), result in list(self._pending.items()):
+            if model == number and not result.done():
+                result.set_exception(Unavailable(why))
+
+
+def _command() -> list[str]:
+    paths = [str(Path(entry).absolute()) for entry in sys.path]
+    return [sys.executable, "-c", BOOT, *paths]
+
+
+def _quiet(environment: Mapping[str, str]) -> dict[str, str]:
+    return {**environment, "INSPECT_DISPLAY": "none"}
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """A line of the process; nothing where it ended before it said anything."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _last_words(errors: bytes) -> str:
+    return errors.decode(errors="replace").strip()[-LAST_WORDS:]

@@ -1,0 +1,56 @@
+"""From the scores of a sample to the signals that a rubric makes a category of."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.types import Marks
+
+LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""Inspect's marks: correct, incorrect, partly correct, no answer."""
+LONGEST = 1000
+"""Characters of an extracted answer that are kept; Inspect's log has all of it."""
+
+
+def marks_of(scores: Mapping[str, Any], scorer: str | None, *, only_right_and_wrong: bool) -> Marks | None:
+    """The signals of a sample; None where its scorer gave none (nan).
+
+    Raises `ConfigError` for a score that the rubric of the run cannot place: `only_right_and_wrong`, none else.
+    """
+    name, value, answer = _counting(scores, scorer)
+    number = _number(value, name)
+    if math.isnan(number):
+        return None
+    if only_right_and_wrong and number not in (0.0, 1.0):
+        raise ConfigError(
+            f"scorer {name} gave {value!r}, but the rubric knows right and wrong alone; declare what it is worth: "
+            "rubric: {categories: [{name: half, weight: 0.5, when: {score: {at_least: 0.5, below: 1}}}, ...]}"
+        )
+    signals = {"score": number, "is_correct": number == 1.0, "has_answer": value != "N"}
+    return Marks(signals, answer if answer is None else str(answer)[:LONGEST])
+
+
+def _counting(scores: Mapping[str, Any], scorer: str | None) -> tuple[str, Any, Any]:
+    """The name, the value and the answer of the score that counts."""
+    name = scorer if scorer is not None else next(iter(scores), "")
+    if name in scores:
+        return name, scores[name]["value"], scores[name]["answer"]
+    name, _, key = name.partition(".")
+    values = scores[name]["value"] if name in scores else None
+    if not isinstance(values, Mapping) or key not in values:
+        known = ", ".join(values) if isinstance(values, Mapping) else ", ".join(scores) or "no score"
+        raise ConfigError(f"benchmark.scorer: a sample has no score {scorer or name}; it has {known}")
+    return f"{name}.{key}", values[key], scores[name]["answer"]
+
+
+def _number(value: object, scorer: str) -> float:
+    if isinstance(value, str) and value in LETTERS:
+        return LETTERS[value]
+    if isinstance(value, bool | int | float):
+        return float(value)
+    keys = f" of {', '.join(map(str, value))}, as scorer: {scorer}.KEY" if isinstance(value, Mapping) else ""
+    raise ConfigError(
+        f"scorer {scorer} gave {value!r:.80}, but a trial needs one number, true or false, or C, P, I or N; "
+        f"name a scorer that gives that as benchmark.scorer{keys and ', or one'}{keys}"
+    )

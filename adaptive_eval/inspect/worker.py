@@ -1,0 +1,288 @@
+"""The process of Inspect: it lists the samples of a task, or runs those that it is asked for.
+
+It speaks in lines of JSON: requests come by the standard input, results leave by what was the standard output. When its
+input ends, which a kill of the run brings too, the evaluation ends, and Inspect closes its logs and sandboxes.
+"""
+
+import asyncio
+import copy
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import Context, copy_context
+from io import FileIO
+from typing import Any
+
+from inspect_ai import Epochs, SampleSource, Task, enqueue_sample, eval_async, task_with
+from inspect_ai._eval.loader import load_tasks, solver_from_spec
+from inspect_ai._util.log_layout import eval_log_name
+from inspect_ai._util.registry import registry_unqualified_name
+from inspect_ai.dataset import Sample
+from inspect_ai.hooks import BeforeModelGenerate, Hooks, TaskEnd, TaskStart, hooks
+from inspect_ai.log import EvalSample
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelUsage, get_model
+from inspect_ai.solver import SolverSpec
+from inspect_ai.solver._task_state import sample_state
+
+from adaptive_eval.inspect.types import InspectModel, SampleRequest, Setup
+
+Say = Callable[[Mapping[str, Any]], None]
+MODEL = "adaptive_eval_model"
+"""The key of a task's metadata that has the number of its model."""
+LONGEST = 1_000_000
+"""Characters of an answer that are passed on; the log has all of it."""
+REQUEST_LIMIT = 2**20
+
+
+# -- the task ------------------------------------------------------------------------------------------------------
+
+
+def load_task(task: Mapping[str, Any]) -> Task:
+    """The one task that the configuration names; raises `ValueError`."""
+    found = load_tasks([task["inspect"]], dict(task["args"]))
+    if len(found) != 1:
+        names = ", ".join(one.name for one in found) or "none"
+        raise ValueError(f"there must be one task of this name, but found: {names}; write package/task or file.py@task")
+    if found[0].sample_source is not None:
+        raise ValueError("its samples come from a source of its own, so that no list of questions is known beforehand")
+    return found[0]
+
+
+def samples_by_id(task: Task) -> dict[str, Sample]:
+    """The samples, by ids as Inspect gives them: numbers from 1 on where a data set has none."""
+    found: dict[str, Sample] = {}
+    for number, sample in enumerate(task.dataset, start=1):
+        name = str(number if sample.id is None else sample.id)
+        if name in found:
+            raise ValueError(f"two of its samples have the id {name}")
+        found[name] = sample
+    return found
+
+
+def listed(task: Task) -> dict[str, Any]:
+    """The samples as rows of questions, and the names of the scorers."""
+    rows = [{**_plain(sample.metadata or {}), **row(name, sample)} for name, sample in samples_by_id(task).items()]
+    scorers = [registry_unqualified_name(scorer) for scorer in task.scorer or ()]
+    return {"rows": rows, "scorers": scorers}
+
+
+def row(name: str, sample: Sample) -> dict[str, Any]:
+    """A sample as a question."""
+    asked = sample.input if isinstance(sample.input, str) else "\n\n".join(map(_message_text, sample.input))
+    target = sample.target if isinstance(sample.target, str) else ", ".join(sample.target)
+    return {"id": name, "prompt": asked or "(empty)", "answer": target, "choices": sample.choices or []}
+
+
+def _message_text(message: ChatMessage) -> str:
+    """A message for people: what is no text is named."""
+    if isinstance(message.content, str):
+        return f"{message.role}: {message.content}"
+    parts = [str(getattr(part, "text", None) or f"[{part.type}]") for part in message.content]
+    return f"{message.role}: {' '.join(parts)}"
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))
+
+
+# -- running samples -----------------------------------------------------------------------------------------------
+
+
+class RequestedSamples(SampleSource):
+    """The samples of one model: each exists because the run has asked for it."""
+
+    def __init__(self, number: int, model: Model, samples: Mapping[str, Sample], say: Say) -> None:
+        self._number, self._model, self._samples, self._say = number, str(model), samples, say
+        self._waiting: list[Sample] = []
+        self._idle: asyncio.Future[None] | None = None
+        self._context: Context | None = None
+        """The context of the running task, in which samples are added to it."""
+        self._ending = False
+        self.seeds: dict[str, int] = {}
+        self.log = ""
+
+    def ask(self, request: SampleRequest) -> None:
+        """Have a sample run."""
+        sample = copy.deepcopy(self._samples[request["question"]])
+        sample.id = request["id"]
+        self.seeds[request["id"]] = request["seed"]
+        if self._context is not None and self._idle is None:
+            self._context.run(enqueue_sample, sample)
+            return
+        self._waiting.append(sample)
+        self._wake()
+
+    def end(self) -> None:
+        """Have the task end when nothing is in flight."""
+        self._ending = True
+        self._wake()
+
+    @property
+    def in_flight(self) -> int:
+        """Samples that were asked for and have no result."""
+        return len(self.seeds)
+
+    async def next_samples(self) -> list[Sample] | None:
+        self._context = copy_context()
+        if not self._waiting and not self._ending:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+        samples, self._waiting = self._waiting, []
+        return samples or None
+
+    async def sample_complete(self, sample: EvalSample) -> None:
+        self.seeds.pop(str(sample.id), None)
+        self._say({"model": self._number, "log": self.log, **result(sample, self._model)})
+
+    async def sample_abandoned(self, sample: Sample, epoch: int) -> None:
+        self.seeds.pop(str(sample.id), None)
+        self._say({"model": self._number, "id": str(sample.id), "error": "it was cancelled before it began"})
+
+    def _wake(self) -> None:
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+
+def result(sample: EvalSample, own: str) -> dict[str, Any]:
+    """What came of a sample; one with an error has no scores, whatever its log says."""
+    usage = {name: _usage(one) for name, one in sample.model_usage.items()}
+    told: dict[str, Any] = {
+        "id": str(sample.id),
+        "own": usage.pop(own, [0, 0, None])[:2],
+        "others": usage,
+        "seconds": sample.total_time or 0.0,
+    }
+    if sample.error is not None:
+        return {**told, "error": sample.error.message}
+    scores = {name: {"value": _plain(one.value), "answer": one.answer} for name, one in (sample.scores or {}).items()}
+    return {
+        **told,
+        "scores": scores,
+        "text": sample.output.completion[:LONGEST],
+        "stop": None if sample.output.empty else sample.output.stop_reason,
+        "limit": None if sample.limit is None else sample.limit.type,
+    }
+
+
+def _usage(usage: ModelUsage) -> list[Any]:
+    """Tokens read, tokens written, and USD where Inspect knows them."""
+    return [max(usage.total_tokens - usage.output_tokens, 0), usage.output_tokens, usage.total_cost]
+
+
+SOURCES: list[RequestedSamples] = []
+
+
+@hooks(name="adaptive_eval_trials", description="Gives each sample the seed of its trial, and reports tasks that end.")
+class TrialHooks(Hooks):
+    """What a run has to know and to set while samples run."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, int] = {}
+
+    async def on_task_start(self, data: TaskStart) -> None:
+        spec = data.spec
+        number = self._tasks[data.eval_id] = int((spec.metadata or {})[MODEL])
+        name = eval_log_name(task=spec.task, task_id=spec.task_id, created=spec.created, model=spec.model)
+        SOURCES[number].log = f"{name}.eval"
+
+    async def on_before_model_generate(self, data: BeforeModelGenerate) -> None:
+        number, state = self._tasks.get(data.eval_id or ""), sample_state()
+        if number is not None and state is not None and data.config.seed is None:
+            data.config.seed = SOURCES[number].seeds.get(str(state.sample_id))
+
+    async def on_task_end(self, data: TaskEnd) -> None:
+        error = data.log.error.message if data.log.error is not None else f"its task ended: {data.log.status}"
+        say({"model": self._tasks[data.eval_id], "ended": error})
+
+
+async def run_samples(setup: Setup) -> None:
+    """Run what is asked for, until the input ends."""
+    tasks = [_prepared_task(setup, number, model) for number, model in enumerate(setup["models"])]
+    say({"ready": True})
+    benchmark = setup["task"]
+    evaluation = asyncio.create_task(
+        eval_async(
+            tasks,
+            max_tasks=len(tasks),
+            max_samples=max(model["slots"] for model in setup["models"]),
+            model_roles=dict(benchmark["roles"]) or None,
+            sandbox=benchmark["sandbox"],
+            message_limit=benchmark["message_limit"],
+            time_limit=benchmark["time_limit"],
+            fail_on_error=False,
+            retry_on_error=0,
+            log_dir=setup["log_dir"],
+            log_format="eval",
+            log_realtime=False,
+            ctl_server=False,
+        )
+    )
+    requests = asyncio.create_task(_read_requests())
+    await asyncio.wait([evaluation, requests], return_when=asyncio.FIRST_COMPLETED)
+    requests.cancel()
+    if any(source.in_flight for source in SOURCES):
+        evaluation.cancel()
+    for source in SOURCES:
+        source.end()
+    with suppress(asyncio.CancelledError):
+        await evaluation
+
+
+def _prepared_task(setup: Setup, number: int, model: InspectModel) -> Task:
+    """The task of one model, whose samples are those that are asked for; loaded anew, since a task may keep state."""
+    task, benchmark = load_task(setup["task"]), setup["task"]
+    config = GenerateConfig(**{"max_connections": model["slots"], **model["config"]})
+    asked = get_model(model["inspect"], config=config, memoize=False, **model["args"])
+    SOURCES.append(RequestedSamples(number, asked, samples_by_id(task), say))
+    other: dict[str, Any] = {}
+    if benchmark["solver"] is not None:
+        other["solver"] = solver_from_spec(SolverSpec(solver=benchmark["solver"], args_passed=benchmark["solver_args"]))
+    if model["token_limit"] is not None:
+        other["token_limit"] = model["token_limit"]
+    metadata = {**(task.metadata or {}), MODEL: number, "model": model["name"]}
+    return task_with(
+        task, dataset=SOURCES[number], model=asked, epochs=Epochs(1), early_stopping=None, metadata=metadata, **other
+    )
+
+
+async def _read_requests() -> None:
+    """Pass requests on until the input ends."""
+    reader = asyncio.StreamReader(limit=REQUEST_LIMIT)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        request: SampleRequest = json.loads(line)
+        SOURCES[request["model"]].ask(request)
+
+
+# -- the process ---------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Do what the first line of the input says; what a task prints goes to the standard error."""
+    global _out
+    _out = os.dup(1)
+    os.dup2(2, 1)
+    setup: Setup = json.loads(FileIO(0, closefd=False).readline())
+    try:
+        if setup["models"]:
+            asyncio.run(run_samples(setup))
+        else:
+            say(listed(load_task(setup["task"])))
+    except Exception as error:  # the task is the user's: whatever it raises is for its author to read
+        say({"problem": f"{type(error).__name__}: {getattr(error, 'message', None) or error}"})
+        raise
+
+
+_out = -1
+
+
+def say(message: Mapping[str, Any]) -> None:
+    """Send a line to the run, unless it is gone."""
+    with suppress(BrokenPipeError):
+        body = (json.dumps(message) + "\n").encode()
+        while body:
+            body = body[os.write(_out, body) :]

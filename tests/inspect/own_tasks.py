@@ -1,0 +1,204 @@
+"""Tasks of every kind, and a model that needs no server: it is right where the random number of its seed is small.
+
+A test copies this file to where it runs; only the process of Inspect imports it. The model is scripted/p90 for one that
+is right in 90 of 100 trials, and what other roles say follows from what they are asked.
+"""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from inspect_ai import Task, task
+from inspect_ai.agent import react
+from inspect_ai.dataset import Sample
+from inspect_ai.model import (
+    ChatMessageUser,
+    ContentImage,
+    ContentText,
+    ModelAPI,
+    ModelOutput,
+    ModelUsage,
+    get_model,
+    modelapi,
+)
+from inspect_ai.scorer import Score, choice, exact, mean, model_graded_qa, pattern, scorer
+from inspect_ai.solver import generate, multiple_choice, solver
+from inspect_ai.tool import tool
+from inspect_ai.util import sandbox
+
+RIGHT, WRONG = "42", "41"
+
+
+@modelapi(name="scripted")
+class ScriptedModel(ModelAPI):
+    """Says 42 where it is right, by the seed of the trial alone."""
+
+    async def generate(self, input: Any, tools: Any, tool_choice: Any, config: Any) -> ModelOutput:
+        asked, said = input[-1].text, RIGHT if self._right(config.seed) else WRONG
+        if self.model_name == "judge":
+            output = self._says(f"GRADE: {'C' if f'[Submission]: {RIGHT}' in asked else 'I'}")
+        elif self.model_name == "user":
+            output = self._says("And what is it really?")
+        elif "ANSWER: $LETTER" in asked:
+            output = self._says(f"ANSWER: {'B' if said == RIGHT else 'A'}")
+        elif tools and input[-1].role != "tool":
+            output = ModelOutput.for_tool_call(self.model_name, "add", {"x": 40, "y": int(said) - 40})
+        elif tools:
+            output = ModelOutput.for_tool_call(self.model_name, "submit", {"answer": asked})
+        else:
+            output = self._says(said)
+        output.usage = ModelUsage(input_tokens=7, output_tokens=3, total_tokens=10)
+        return output
+
+    def _right(self, seed: int | None) -> bool:
+        chance = int(self.model_name[1:]) / 100.0 if self.model_name[1:].isdecimal() else 1.0
+        return seed is not None and random.Random(seed).random() < chance
+
+    def _says(self, text: str) -> ModelOutput:
+        return ModelOutput.from_content(self.model_name, text)
+
+
+def samples(number: int = 2, **more: Any) -> list[Sample]:
+    return [Sample(input=f"{at}: what is 6 * 7?", target=RIGHT, **more) for at in range(number)]
+
+
+@task
+def small() -> Task:
+    """The questions of the tests' world, for its server."""
+    rows = map(json.loads, (Path(__file__).parent / "questions.jsonl").read_text().splitlines())
+    dataset = [Sample(id=row["id"], input=row["prompt"], target=row["answer"]) for row in rows]
+    return Task(dataset=dataset, solver=generate(), scorer=pattern(r"boxed\{(\d+)\}"))
+
+
+@task
+def exactly(number: int = 2) -> Task:
+    return Task(dataset=samples(number), solver=generate(), scorer=exact())
+
+
+@task
+def choices() -> Task:
+    dataset = [Sample(input=f"{at}: what is 6 * 7?", choices=[WRONG, RIGHT], target="B") for at in range(2)]
+    return Task(dataset=dataset, solver=multiple_choice(), scorer=choice())
+
+
+@task
+def judged() -> Task:
+    return Task(dataset=samples(), solver=generate(), scorer=model_graded_qa())
+
+
+@tool
+def add() -> Any:
+    async def execute(x: int, y: int) -> str:
+        """Add two numbers.
+
+        Args:
+            x: One number.
+            y: The other.
+        """
+        return str(x + y)
+
+    return execute
+
+
+@task
+def agent() -> Task:
+    return Task(dataset=samples(), solver=react(tools=[add()]), scorer=exact())
+
+
+@solver
+def conversation() -> Any:
+    async def solve(state: Any, generate: Any) -> Any:
+        state = await generate(state)
+        asked = await get_model(role="user").generate(state.messages)
+        state.messages.append(ChatMessageUser(content=asked.completion))
+        return await generate(state)
+
+    return solve
+
+
+@task
+def turns() -> Task:
+    return Task(dataset=samples(), solver=conversation(), scorer=exact())
+
+
+@solver
+def calculated() -> Any:
+    async def solve(state: Any, generate: Any) -> Any:
+        state = await generate(state)
+        ran = await sandbox().exec(["sh", "-c", f"echo $(({state.output.completion} + 1)) > found; cat found"])
+        state.output.completion = str(int(ran.stdout) - 1)
+        return state
+
+    return solve
+
+
+@task
+def sandboxed() -> Task:
+    return Task(dataset=samples(), solver=calculated(), scorer=exact(), sandbox="local")
+
+
+@task
+def images() -> Task:
+    shown = ContentImage(image="data:image/png;base64,iVBORw0KGgo=")
+    asked = [ChatMessageUser(content=[ContentText(text="What number is this?"), shown])]
+    return Task(dataset=[Sample(input=asked, target=RIGHT)], solver=generate(), scorer=exact())
+
+
+@solver
+def failing(first: int) -> Any:
+    """Ends in an error at so many attempts at each sample."""
+
+    async def solve(state: Any, generate: Any) -> Any:
+        attempt = int(str(state.sample_id).partition("~")[2] or 1)
+        if attempt <= first:
+            raise ConnectionResetError("reset by peer")
+        return await generate(state)
+
+    return solve
+
+
+@scorer(metrics=[mean()])
+def of_attempt() -> Any:
+    """No score at the first attempt, a part of one for what is wrong."""
+
+    async def score(state: Any, target: Any) -> Score:
+        said = state.output.completion
+        value = float("nan") if "~" not in str(state.sample_id) else 1.0 if said == RIGHT else 0.25
+        return Score(value={"whole": value}, answer=said)
+
+    return score
+
+
+@task
+def faults(first: int = 1) -> Task:
+    return Task(dataset=samples(), solver=failing(first), scorer=exact())
+
+
+@task
+def partial() -> Task:
+    return Task(dataset=samples(), solver=generate(), scorer=[exact(), of_attempt()])
+
+
+@solver
+def killer(at: int) -> Any:
+    """Ends the whole process at a trial."""
+
+    async def solve(state: Any, generate: Any) -> Any:
+        if str(state.sample_id).endswith(f"#{at}"):
+            import os
+
+            os._exit(9)
+        return await generate(state)
+
+    return solve
+
+
+@task
+def killed() -> Task:
+    return Task(dataset=samples(), solver=killer(1), scorer=exact())
+
+
+@task
+def endless() -> Task:
+    return Task(dataset=samples(), solver=[conversation()] * 50, scorer=exact())

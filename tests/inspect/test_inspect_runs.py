@@ -1,0 +1,293 @@
+"""Whole runs of tasks of Inspect: every kind of task, faults, kills, caps, and what is left of a run to be read."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from document_blocks import ROOT, blocks_of
+from gated import GatedServer
+from live_runs import MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.endpoints.types import DEFAULT_KEY
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.seeds import hashed_base, trial_seed
+from adaptive_eval.simulate.server import serving
+from adaptive_eval.store import ModelSetAside, RunReader, TrialRecord, events_of_kind
+
+OWN = Path(__file__).with_name("own_tasks.py")
+SKILLS = ("p95", "p10")
+
+
+@pytest.fixture(autouse=True)
+def _task_file(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(OWN, site.folder / "tasks.py")
+    monkeypatch.setenv("SIM_BASE_URL", site.base_url)
+    monkeypatch.setenv("SIM_API_KEY", "none")
+
+
+def write(site: Site, task: str, name: str = "run", skills: tuple[str, ...] = SKILLS, **more: object) -> Path:
+    """A configuration of one of the tasks, for scripted models."""
+    benchmark = {"inspect": f"tasks.py@{task}", **more.pop("benchmark", {})}  # type: ignore[dict-item]
+    settings = {
+        "benchmark": benchmark,
+        "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in skills],
+        "trials": {"min": 2, "max": 4, "favour": "balanced"},
+        "stop_on_alarm": "never",
+        "store": {"folder": str(site.folder / "runs")},
+        **more,
+    }
+    path = site.folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def run(site: Site, config: Path, *options: str) -> Result:
+    return site.run(config, "--run-dir", str(site.directory(config.stem)), *options)
+
+
+def expected(record: TrialRecord) -> int:
+    """The category of a scripted model's trial, which follows from its seed."""
+    seed = trial_seed(hashed_base(0, record.model, record.question), record.trial)
+    assert record.answer.seed == seed
+    return int(random.Random(seed).random() < int(record.model[1:]) / 100.0)
+
+
+KINDS = {
+    "exactly": {},
+    "choices": {},
+    "judged": {"roles": {"grader": "scripted/judge"}},
+    "agent": {},
+    "turns": {"roles": {"user": "scripted/user"}},
+    "sandboxed": {},
+    "images": {},
+}
+CALLS = {"judged": 2, "agent": 2, "turns": 3}
+"""Calls of models in a sample, of all together."""
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "judged" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
+def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
+    ended = run(site, write(site, kind, benchmark=KINDS[kind]))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    records = stored(site)
+    assert len(records) >= 2 * 2 * (1 if kind == "images" else 2)
+    for record in records:
+        assert record.category == expected(record), record
+        calls = CALLS.get(kind, 1)
+        assert (record.answer.prompt_tokens, record.answer.completion_tokens) == (7 * calls, 3 * calls)
+        log = site.directory() / record.answer.replica
+        assert log.is_file(), "the log of the sample"
+    assert {record.answer.text[-1] for record in records} <= {"1", "2", "A", "B"}
+    assert ("[image]" in next(iter(questions(site))).lower()) is (kind == "images")
+
+
+def questions(site: Site) -> list[str]:
+    with RunReader.intact(site.directory()) as reader:
+        return [str(body["prompt"]) for body in reader.header().questions.values()]
+
+
+def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(site: Site) -> None:
+    trials = {"min": 4, "max": 12, "favour": "balanced"}
+    own = site.write("own", trials=trials)
+    assert run(site, own).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    models = [{"name": name, "inspect": f"openai-api/sim/{name}", "config": {"temperature": 0.6}} for name in MODELS]
+    by_inspect = write(site, "small", "inspect", models=models, trials=trials)
+    ended = run(site, by_inspect)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert Found.of(site.directory("inspect")) == Found.of(site.directory("own"))
+
+
+def test_a_sample_with_an_error_is_asked_again_and_never_graded_wrong(site: Site) -> None:
+    ended = run(site, write(site, "faults", skills=("p100", "p99")))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    records = stored(site)
+    assert {record.answer.attempts for record in records} == {2}
+    assert all(record.category == expected(record) for record in records)
+
+
+def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
+    config = write(site, "faults", benchmark={"args": {"first": 3}}, concurrency={"attempts": 3})
+    ended = run(site, config)
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    with RunReader.intact(site.directory()) as reader:
+        lost = events_of_kind(reader.events(), ModelSetAside)
+    assert {event.model for event in lost} == set(SKILLS)
+    assert all("ended in an error 3 times; the last one: ConnectionResetError" in event.reason for event in lost)
+    assert not stored(site)
+    again = run(site, config, "--set", "concurrency.attempts=4")
+    assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
+
+
+def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(site: Site) -> None:
+    half = [
+        {"name": "right", "weight": 1.0, "when": {"score": 1.0}},
+        {"name": "some", "weight": 0.25, "when": {"score": {"above": 0.0}}},
+        {"name": "none", "weight": 0.0},
+    ]
+    unnamed = run(site, write(site, "partial"))
+    assert unnamed.exit_code == ExitCode.CONFIGURATION
+    assert "benchmark.scorer must name one of the task's scorers: exact, of_attempt" in unnamed.output
+    named = {"scorer": "of_attempt.whole"}
+    config = write(site, "partial", benchmark=named, rubric={"categories": half})
+    ended = run(site, config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert {record.answer.attempts for record in stored(site)} == {2}
+    assert all(record.category == (0 if expected(record) else 1) for record in stored(site))
+    refused = run(site, write(site, "partial", "binary", benchmark=named, skills=("p1", "p2")))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "gave 0.25, but the rubric knows right and wrong alone" in refused.output
+
+
+def test_a_limit_is_an_answer(site: Site) -> None:
+    limited = {"message_limit": 6, "roles": {"user": "scripted/user"}}
+    ended = run(site, write(site, "endless", benchmark=limited))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert {record.answer.finish_reason for record in stored(site)} == {"length"}
+    assert all(record.category == expected(record) for record in stored(site))
+
+
+def test_a_process_that_dies_loses_no_answer_and_sets_models_aside(site: Site) -> None:
+    ended = run(site, write(site, "killed"))
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    with RunReader.intact(site.directory()) as reader:
+        lost = events_of_kind(reader.events(), ModelSetAside)
+    assert lost and all("the process of Inspect ended with 9" in event.reason for event in lost)
+
+
+def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
+    benchmark = {"roles": {"grader": "scripted/judge"}, "prices": {"scripted/judge": {"input": 1e6, "output": 0}}}
+    prices = {"input": 1.0, "output": 1.0}
+    models = [{"name": one, "inspect": f"scripted/{one}", "price": prices} for one in SKILLS]
+    capped = {"models": models, "sampling": {"max_tokens": 50}, "budget": {"tokens": 1000}}
+    ended = run(site, write(site, "judged", benchmark=benchmark, **capped))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert sum(record.cost.tokens for record in stored(site)) == 20 * len(stored(site)) <= 1000
+    assert {round(record.cost.usd, 4) for record in stored(site)} == {7.0}
+    del benchmark["prices"]
+    unpriced = run(site, write(site, "judged", "usd", benchmark=benchmark, **(capped | {"budget": {"usd": 100}})))
+    assert unpriced.exit_code == ExitCode.CONFIGURATION
+    assert "a sample called scripted/judge, whose price is not known; add it under benchmark.prices" in unpriced.output
+
+
+@pytest.mark.slow
+def test_kills_change_no_decision_and_lose_no_answer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills, slots = 3, 4
+    trials = {"min": 4, "max": 8, "favour": "balanced"}
+    models = [{"name": name, "inspect": f"openai-api/sim/{name}"} for name in MODELS]
+    settings = {"models": models, "trials": trials, "concurrency": slots, "skills": ()}
+    with serving(gated := GatedServer(small_world(), 30)) as url:
+        monkeypatch.setenv("SIM_BASE_URL", url)
+        config = write(site, "small", **settings)  # type: ignore[arg-type]
+        for _ in range(kills):
+            before = trials_in(site.directory())
+            process = site.start(config)
+            assert wait_for_trials(site.directory(), before + 12, process)
+            kill(process)
+            gated.open(30)
+        gated.open()
+        assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        asked = sum(gated.counts.values())
+    monkeypatch.setenv("SIM_BASE_URL", site.base_url)
+    whole = run(site, write(site, "small", "whole", **settings))  # type: ignore[arg-type]
+    assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.output
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+    assert asked <= trials_in(site.directory()) + (kills + 1) * slots * len(MODELS)
+
+
+def test_a_run_is_read_without_its_task_and_without_inspect(site: Site) -> None:
+    config = write(site, "exactly")
+    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    (site.folder / "tasks.py").write_text("raise SystemExit('the task was imported')")
+    blocked = "import sys; sys.modules['inspect_ai'] = None; sys.modules['inspect_evals'] = None; "
+    read = f"{blocked}from adaptive_eval.cli import app; app({['report', str(site.directory()), '--format', 'md']})"
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, cwd=site.folder, check=False)
+    assert done.returncode == 0 and "p95" in done.stdout + "".join(
+        path.read_text() for path in site.directory().glob("*.md")
+    ), done.stderr
+    refused = CliRunner().invoke(app, ["regrade", str(site.directory())])
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "the scores of this run came with the samples of a task of Inspect" in refused.output
+
+
+def test_another_task_file_is_another_run(site: Site) -> None:
+    config = write(site, "exactly")
+    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    with (site.folder / "tasks.py").open("a") as file:
+        file.write("\n# changed\n")
+    changed = run(site, config)
+    assert changed.exit_code == ExitCode.CONFIGURATION and "benchmark" in changed.output
+
+
+def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(site.folder)
+    words = ["tasks.py@exactly", "--model", "scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
+    ended = CliRunner().invoke(app, ["run", *words, "--max", "6", "--budget", "30trials", "--display", "plain"])
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    results = json.loads((site.folder / "runs" / "exactly" / "results.json").read_text())
+    assert [row["name"] for row in results["models"]] == ["scripted/p95", "scripted/p10"]
+    assert results["cost"]["trials"] <= 30
+
+
+def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
+    guide = blocks_of(ROOT / "docs" / "guide" / "inspect-tasks.md")
+    (task,) = (block.text for block in guide if block.language == "python")
+    (shown,) = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
+    (site.folder / "my_task.py").write_text(f"{task}\nimport tasks\n")
+    changes = {"sandbox": "local", "roles": {"grader": "scripted/judge"}}
+    for model, skill in zip(shown["models"], ("p40", "p41"), strict=True):
+        model |= {"inspect": f"scripted/{skill}", "args": {}}
+    path = site.folder / "guide.yaml"
+    path.write_text(yaml.safe_dump(shown | {"benchmark": shown["benchmark"] | changes, "trials": {"min": 2, "max": 2}}))
+    ended = run(site, path, "--set", "stop_on_alarm=never")
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    graded = {(record.question, record.answer.text, record.category) for record in stored(site, "guide")}
+    assert graded <= {("sum-0", "42", 0), ("sum-0", "41", 0), ("sum-1", "42", 1), ("sum-1", "41", 0)}
+    assert ("sum-1", "42", 1) in graded
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["tasks.py@exactly"], "name the models to rank: --model openai/gpt-x --model ..."),
+        (["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"], "tasks.py@nothing cannot be loaded"),
+        (["inspect_evals/gpqa", "--model", "a/a", "--model", "b/b"], "pip install inspect_evals"),
+        (["tasks.py@exactly", "--model", "nobody/a", "--model", "nobody/b"], "the task cannot be run: "),
+        (["run.yaml", "--model", "a/a"], "--model is for tasks of Inspect; run.yaml is a configuration"),
+        (["tasks.py@exactly", "--model", "a/a", "--budget", "20"], "must be a number with a unit, as in 20usd"),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_to_do(
+    site: Site, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+) -> None:
+    monkeypatch.chdir(site.folder)
+    monkeypatch.setenv(DEFAULT_KEY, "none")
+    write(site, "exactly")
+    ended = CliRunner().invoke(app, ["run", *words, "--display", "plain"])
+    assert ended.exit_code == ExitCode.CONFIGURATION, ended.output
+    assert told in ended.output
+
+
+def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
+    wrong = {
+        "grader": "exact",
+        "sampling": {"temperature": 0.5},
+        "models": [
+            {"name": "a", "base_url": "http://localhost:1/v1"},
+            {"name": "b", "inspect": "b/b", "launch": "vllm"},
+        ],
+    }
+    output = run(site, write(site, "exactly", **wrong)).output
+    assert "is of no use: the scorer of the task grades" in output
+    assert "may have max_tokens alone" in output
+    assert "must be given: the benchmark is a task of Inspect" in output
+    alone = site.write("alone", models=[{"name": "a", "inspect": "a/a"}, {"name": "b", "inspect": "b/b"}])
+    assert "is for tasks of Inspect, and there is no benchmark" in run(site, alone).output
