@@ -40,21 +40,32 @@ class InspectEndpoint:
         self._number, self._process, self._benchmark = number, process, benchmark
         self._seed_base, self._attempts = seed_base, attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
-        self._in_flight = self._requests = self._lost = self._prompt = self._completion = 0
+        self._in_flight = self._answered = self._failing = 0
+        self._requests = self._lost = self._prompt = self._completion = 0
+        self._changed = asyncio.Event()
+        """Set whenever a sample is over; one that fails always waits for others (`_others_are_answered`)."""
         self._errors: Counter[str] = Counter()
         self._last_error = ""
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One sample for each seed; the text of the prompt is the id of its question."""
-        question = prompt.text or ""
-        self._in_flight += len(seeds)
+        return list(await asyncio.gather(*(self._counted(prompt.text or "", seed, again) for seed in seeds)))
+
+    async def _counted(self, question: str, seed: int, again: Again | None) -> Answer:
+        self._in_flight += 1
         try:
-            return list(await asyncio.gather(*(self._answer(question, seed, again) for seed in seeds)))
+            answer = await self._answer(question, seed, again)
+            self._answered += "unanswered" not in answer.signals
+            return answer
         finally:
-            self._in_flight -= len(seeds)
+            self._in_flight -= 1
+            self._changed.set()
 
     async def _answer(self, question: str, seed: int, again: Again | None) -> Answer:
-        """Run a sample; one that ends in an error is lost, and run again at most so often."""
+        """Run a sample; one that ends in an error is lost, and run again at most so often.
+
+        Where other samples of the model are answered, one that fails always has no answer; else the model has none.
+        """
         trial = (seed - self._seed_base(question)) % SEED_SPAN
         for attempt in range(1, self._attempts + 1):
             name = f"{question}#{trial}" + (f"~{attempt}" if attempt > 1 else "")
@@ -65,9 +76,23 @@ class InspectEndpoint:
             if (answer := self._read(told, seed, attempt)) is not None:
                 return answer
             self._lost += 1
-        raise Unavailable(
-            f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {self._last_error}"
-        )
+        why = f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {self._last_error}"
+        if await self._others_are_answered():
+            flags: frozenset[Signal] = frozenset({"unanswered"})
+            return Answer("", why, seed, LOGS, 0.0, attempts=self._attempts, signals=flags)
+        raise Unavailable(why)
+
+    async def _others_are_answered(self) -> bool:
+        """Whether some sample of the model is answered, as soon as one is or those that are left all fail, too."""
+        self._failing += 1
+        self._changed.set()
+        try:
+            while not self._answered and self._failing < self._in_flight:
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            self._failing -= 1
+        return self._answered > 0
 
     def _read(self, told: Mapping[str, Any], seed: int, attempt: int) -> SampleAnswer | None:
         """The answer of a sample; None where it has none."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inspect_ai import Task, task
-from inspect_ai.agent import react
+from inspect_ai.agent import AgentSubmit, react
 from inspect_ai.dataset import Sample
 from inspect_ai.model import (
     ChatMessageUser,
@@ -103,7 +103,7 @@ def add() -> Any:
 
 @task
 def agent() -> Task:
-    return Task(dataset=samples(), solver=react(tools=[add()]), scorer=exact())
+    return Task(dataset=samples(), solver=react(tools=[add()], submit=AgentSubmit(answer_only=True)), scorer=exact())
 
 
 @solver
@@ -146,12 +146,12 @@ def images() -> Task:
 
 
 @solver
-def failing(first: int) -> Any:
-    """Ends in an error at so many attempts at each sample."""
+def failing(first: int, only: str = "") -> Any:
+    """Ends in an error at so many attempts at each sample whose id begins so."""
 
     async def solve(state: Any, generate: Any) -> Any:
         attempt = int(str(state.sample_id).partition("~")[2] or 1)
-        if attempt <= first:
+        if attempt <= first and str(state.sample_id).startswith(only):
             raise ConnectionResetError("reset by peer")
         return await generate(state)
 
@@ -171,8 +171,8 @@ def of_attempt() -> Any:
 
 
 @task
-def faults(first: int = 1) -> Task:
-    return Task(dataset=samples(), solver=failing(first), scorer=exact())
+def faults(first: int = 1, only: str = "") -> Task:
+    return Task(dataset=samples(), solver=failing(first, only), scorer=exact())
 
 
 @task

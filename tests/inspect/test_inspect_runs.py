@@ -127,6 +127,17 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
 
 
+def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Site) -> None:
+    ended = run(site, write(site, "faults", benchmark={"args": {"first": 99, "only": "1#0"}}, trials={"max": 8}))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    failed = [record for record in stored(site) if record.answer.signals]
+    assert {(record.model, record.question, record.trial) for record in failed} == {(one, "1", 0) for one in SKILLS}
+    for record in failed:
+        assert record.category is None and record.answer.signals == {"unanswered"}
+        assert "ended in an error 5 times; the last one: ConnectionResetError" in (record.grader_error or "")
+    assert all(record.category == expected(record) for record in stored(site) if record not in failed)
+
+
 def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(site: Site) -> None:
     half = [
         {"name": "right", "weight": 1.0, "when": {"score": 1.0}},
