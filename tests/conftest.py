@@ -56,7 +56,22 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
-WHOLE_LIVES = ("running", "notebook", "exchange", "show", "study", "record", "cli", "scheduler", "launch", "graders")
+WHOLE_LIVES = (
+    *("running", "inspect", "notebook", "exchange", "show", "study", "record", "cli"),
+    *("scheduler", "launch", "graders"),
+)
+    "running",
+    "inspect",
+    "notebook",
+    "exchange",
+    "show",
+    "study",
+    "record",
+    "cli",
+    "scheduler",
+    "launch",
+    "graders",
+)
 """Rooms whose tests are few and long."""
 
 

@@ -79,7 +79,6 @@ def _parent(document: Document, path: KeyPath) -> Any:
 
 
 SHORT_FORMS = {
-    "benchmark": "inspect",
     "questions": "path",
     "prompt": "template",
     "grader": "kind",

@@ -14,7 +14,6 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.comparing import AnswersOfModel
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import shortened
-from adaptive_eval.inspect.process import list_task
 from adaptive_eval.inspect.types import BenchmarkConfig
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.readers import FileRow
@@ -36,6 +35,9 @@ def questions_of(config: RunConfig) -> tuple[Question, ...]:
 
 def _questions_of_task(config: RunConfig, benchmark: BenchmarkConfig) -> tuple[Question, ...]:
     """The samples of a task of Inspect; where some have no target, none has an answer key."""
+    # imported here: whoever reads a run, or begins one of another kind, starts no process for its questions
+    from adaptive_eval.inspect.process import list_task
+
     listed = list_task(benchmark, config.folder, read_environment(config.folder)).rows
     rows = [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]
     section = config.questions

@@ -195,7 +195,7 @@ class TestSchema:
         assert "epochs" in self.properties(sections["trials"])
 
     def test_what_is_filled_in_is_not_required(self) -> None:
-        assert self.SCHEMA["required"] == ["questions", "models", "grader"]
+        assert self.SCHEMA["required"] == ["models"]
         assert self.SCHEMA["$defs"]["ModelConfig"]["required"] == ["name"]
 
     def test_every_section_is_described(self) -> None:

@@ -114,6 +114,7 @@ def test_a_sample_with_an_error_is_asked_again_and_never_graded_wrong(site: Site
     assert all(record.category == expected(record) for record in records)
 
 
+@pytest.mark.slow
 def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     config = write(site, "faults", benchmark={"args": {"first": 3}}, concurrency={"attempts": 3})
     ended = run(site, config)
@@ -127,6 +128,7 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
 
 
+@pytest.mark.slow
 def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Site) -> None:
     ended = run(site, write(site, "faults", benchmark={"args": {"first": 99, "only": "1#0"}}, trials={"max": 8}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
@@ -138,6 +140,7 @@ def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Si
     assert all(record.category == expected(record) for record in stored(site) if record not in failed)
 
 
+@pytest.mark.slow
 def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(site: Site) -> None:
     half = [
         {"name": "right", "weight": 1.0, "when": {"score": 1.0}},
@@ -158,6 +161,7 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
     assert "gave 0.25, but the rubric knows right and wrong alone" in refused.output
 
 
+@pytest.mark.slow
 def test_a_limit_is_an_answer(site: Site) -> None:
     limited = {"message_limit": 6, "roles": {"user": "scripted/user"}}
     ended = run(site, write(site, "endless", benchmark=limited))
@@ -166,6 +170,7 @@ def test_a_limit_is_an_answer(site: Site) -> None:
     assert all(record.category == expected(record) for record in stored(site))
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_loses_no_answer_and_sets_models_aside(site: Site) -> None:
     ended = run(site, write(site, "killed"))
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
@@ -229,6 +234,7 @@ def test_a_run_is_read_without_its_task_and_without_inspect(site: Site) -> None:
     assert "the scores of this run came with the samples of a task of Inspect" in refused.output
 
 
+@pytest.mark.slow
 def test_another_task_file_is_another_run(site: Site) -> None:
     config = write(site, "exactly")
     assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
@@ -248,8 +254,9 @@ def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.Monk
     assert results["cost"]["trials"] <= 30
 
 
+@pytest.mark.slow
 def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
-    guide = blocks_of(ROOT / "docs" / "guide" / "inspect-tasks.md")
+    guide = list(blocks_of(ROOT / "docs" / "guide" / "inspect-tasks.md"))
     (task,) = (block.text for block in guide if block.language == "python")
     (shown,) = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
     (site.folder / "my_task.py").write_text(f"{task}\nimport tasks\n")
@@ -271,7 +278,11 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
         (["tasks.py@exactly"], "name the models to rank: --model openai/gpt-x --model ..."),
         (["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"], "tasks.py@nothing cannot be loaded"),
         (["inspect_evals/gpqa", "--model", "a/a", "--model", "b/b"], "pip install inspect_evals"),
-        (["tasks.py@exactly", "--model", "nobody/a", "--model", "nobody/b"], "the task cannot be run: "),
+        pytest.param(
+            ["tasks.py@exactly", "--model", "nobody/a", "--model", "nobody/b"],
+            "the task cannot be run: ",
+            marks=pytest.mark.slow,
+        ),
         (["run.yaml", "--model", "a/a"], "--model is for tasks of Inspect; run.yaml is a configuration"),
         (["tasks.py@exactly", "--model", "a/a", "--budget", "20"], "must be a number with a unit, as in 20usd"),
     ],
@@ -293,7 +304,7 @@ def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
         "sampling": {"temperature": 0.5},
         "models": [
             {"name": "a", "base_url": "http://localhost:1/v1"},
-            {"name": "b", "inspect": "b/b", "launch": "vllm"},
+            {"name": "b", "inspect": "b/b", "batch": "openai"},
         ],
     }
     output = run(site, write(site, "exactly", **wrong)).output
