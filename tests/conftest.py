@@ -56,22 +56,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
-WHOLE_LIVES = (
-    *("running", "inspect", "notebook", "exchange", "show", "study", "record", "cli"),
-    *("scheduler", "launch", "graders"),
-)
-    "running",
-    "inspect",
-    "notebook",
-    "exchange",
-    "show",
-    "study",
-    "record",
-    "cli",
-    "scheduler",
-    "launch",
-    "graders",
-)
+WHOLE_LIVES = ("running", "inspect", "notebook", "exchange", "show", "study", "record", "cli", "scheduler", "launch")
 """Rooms whose tests are few and long."""
 
 
