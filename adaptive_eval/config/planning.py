@@ -28,9 +28,8 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.answers import MOST_BYTES_A_TOKEN
 from adaptive_eval.endpoints.batches.types import came_by_batch
-from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Prompt, gpu_share
+from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import open_rubric

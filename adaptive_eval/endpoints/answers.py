@@ -31,6 +31,7 @@ from adaptive_eval.endpoints.failures import (
 from adaptive_eval.endpoints.parsing import TokenLogprobs
 from adaptive_eval.endpoints.token_logprobs import named_logprobs
 from adaptive_eval.endpoints.types import (
+    MOST_BYTES_A_TOKEN,
     TEMPLATE_TOKENS,
     Answer,
     AnswerLogprobs,
@@ -83,8 +84,6 @@ def _text(value: object) -> str:
 
 BYTES_A_TOKEN = 3
 """Of English prose a token has four or five, of formulas and code three, of Chinese three to five."""
-MOST_BYTES_A_TOKEN = 16
-"""More than the mean over any text of some length, in any language and vocabulary."""
 ABSURD = 16
 
 

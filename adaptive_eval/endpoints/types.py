@@ -20,6 +20,8 @@ from adaptive_eval.sections import Section
 from adaptive_eval.seeds import SEED_SPAN
 
 MAX_CONCURRENCY = 1024
+MOST_BYTES_A_TOKEN = 16
+"""More than the mean over any text of some length, in any language and vocabulary."""
 TEMPLATE_TOKENS = 512
 """Tokens that a chat template may add to a prompt: the marks of each turn, and often a system message of its own where
 the request has none (who made the model, today's date, how to reason)."""
