@@ -1,6 +1,7 @@
 """How one request reaches one server: the `Caller` protocol and its default."""
 
 import asyncio
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -281,4 +282,26 @@ def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...],
         kind = FailureKind.STALLED
     elif isinstance(error, (httpx2.RemoteProtocolError, httpx2.DecodingError)):
         kind = FailureKind.BAD_RESPONSE
-    return Failure(kind, safe_excerpt(str(error) or type(error).__name__, secrets))
+    shown = safe_excerpt(str(error) or type(error).__name__, secrets)
+    if (untrusted := _untrusted(error)) is not None:
+        return Failure(kind, f"{untrusted} ({shown})")
+    return Failure(kind, shown)
+
+
+OTHER_NAMES = frozenset({62, 64})
+"""What OpenSSL says where a certificate is of another host or address."""
+
+
+def _untrusted(error: BaseException | None) -> str | None:
+    """What to do about a certificate that is not trusted, which is none of the server's failures."""
+    for _ in range(8):  # the SDK raises causes again, so that they may go in circles
+        if error is None or isinstance(error, ssl.SSLCertVerificationError):
+            break
+        error = error.__cause__ or error.__context__
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return None
+    if error.verify_code in OTHER_NAMES:
+        return "its certificate is of another host: use a name in base_url that the certificate has"
+    return (
+        "its certificate is not trusted: name a file with that of its issuer, or with its own, as ca_file of this model"
+    )

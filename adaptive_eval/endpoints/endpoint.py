@@ -29,7 +29,7 @@ from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.refusals import OF_ONE, RefusalDoubts
 from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
 from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
-from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity, name_of
+from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity, fingerprint_of, name_of
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import Request, Traffic
 from adaptive_eval.endpoints.types import (
@@ -375,6 +375,7 @@ class ModelEndpoint:
         arrival = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         if reply.status == 200:
             self._servers.answered_as(name_of(reply.payload))
+            self._servers.answered_by(replica.url, fingerprint_of(reply.payload))
             return self._reader.answers(reply.payload, request.prompt, request.seeds, arrival)
         return answers_without_text(self._signal(reply), request.seeds, arrival)
 

@@ -221,6 +221,7 @@ class StreamReader:
         """The choice that has ended last."""
         self._timings: object = None
         self._done = False
+        self._fingerprint: object = None
         self._model: object = None
         """What the newest event that says so is named after."""
         self._name = b""
@@ -337,6 +338,7 @@ class StreamReader:
         if isinstance(model := event.get("model"), str):
             self._model = model
         self._timings = event.get("timings", self._timings)
+        self._fingerprint = event.get("system_fingerprint") or self._fingerprint
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and isinstance(index := choice.get("index", 0), int):
@@ -379,5 +381,5 @@ class StreamReader:
             "choices": [choice.payload(index, self._chat, apart) for index, choice in sorted(self._choices.items())],
             "usage": self._usage or {"completion_tokens": steps},
         }
-        told = {"model": self._model, "timings": self._timings}
+        told = {"model": self._model, "timings": self._timings, "system_fingerprint": self._fingerprint}
         return payload | {name: value for name, value in told.items() if value is not None}

@@ -122,7 +122,7 @@ class SdkCaller:
                 whole = came.body  # the SDK has read it
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, httpx2.HTTPError):
-                    raise error.__cause__ from None
+                    raise error.__cause__ from error.__cause__.__cause__  # which may be a certificate
                 raise
         return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
 

@@ -6,6 +6,7 @@ counts the tokens of one answer where it gives several (`wire`).
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ NO_LIST = frozenset({404, 405, 501})
 """What a server says that has no list of models."""
 NAMED = 10
 LONGEST_NAME = 100
+_DATED = re.compile(r"(?:[-_@:.]?(?:\d{2,}|latest|preview|free))*|\.gguf")
 MOST_NOTICES = 20
 """Of one kind: servers that say something else each time are noticed no further."""
 
@@ -114,10 +116,22 @@ def name_of(payload: object) -> str | None:
     return named if isinstance(named, str) else None
 
 
+def fingerprint_of(payload: object) -> str | None:
+    """What a response says of the system that it is from, where it does."""
+    told = payload.get("system_fingerprint") if isinstance(payload, dict) else None
+    return told if isinstance(told, str) else None
+
+
 def alike(named: str, asked: str) -> bool:
     """Whether a name stands for the other: a version of it (`m` and `m-2026-01-01`), or without its folder."""
     short, long = sorted((name.rpartition("/")[2].lower() for name in (named, asked)), key=len)
     return bool(short) and long.startswith(short) and not long[len(short) : len(short) + 1].isalnum()
+
+
+def is_dated(named: str, asked: str) -> bool:
+    """Whether the names differ by no more than a date or a build, as an alias and what it stands for do."""
+    short, long = sorted((name.rpartition("/")[2].lower() for name in (named, asked)), key=len)
+    return long.startswith(short) and _DATED.fullmatch(long[len(short) :]) is not None
 
 
 async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, dict[str, Any]]:
@@ -178,6 +192,8 @@ class IdentifiedServers:
         self._names = {model}
         """What the model is called by those that serve it."""
         self._named: set[str] = set()
+        self._fingerprints: dict[str, str] = {}
+        """The first that each server has told."""
         self._notices: dict[Notice, None] = {}
 
     def known_identity(self, url: str) -> ServerIdentity | None:
@@ -208,9 +224,17 @@ class IdentifiedServers:
         if self._named:
             others = ", ".join(map(repr, sorted(self._named)))
             self.note(Notice("renamed", f"some of its answers are named {named!r}, others {others}: was it exchanged?"))
-        elif not alike(named, self._model):
+        elif not is_dated(named, self._model):
             self.note(Notice("named", f"its answers are named {named!r}, and it was asked for {self._model!r}"))
         self._named.add(named)
+
+    def answered_by(self, url: str, fingerprint: str | None) -> None:
+        """A server has said from which system its answer is."""
+        if fingerprint is None or (before := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
+            return
+        was, now = (safe_excerpt(one, self._secrets, LONGEST_NAME) for one in (before, fingerprint))
+        text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: what answers was changed"
+        self.note_first(Notice("fingerprint", text))
 
     def note(self, notice: Notice) -> None:
         """Note something about the model's servers, once."""

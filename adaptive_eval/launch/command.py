@@ -14,7 +14,7 @@ from pathlib import Path
 
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.reserving import ReservedPorts
-from adaptive_eval.launch.types import FlagValue, LaunchConfig, Scalar, spelled_flag
+from adaptive_eval.launch.types import HOST, FlagValue, LaunchConfig, Scalar, spelled_flag
 
 
 def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:
@@ -29,7 +29,6 @@ def missing_program(command: Sequence[str], environment: Mapping[str, str], fold
     return f"the program {program} is not found on the PATH; {mend}"
 
 
-HOST = "127.0.0.1"
 NO_VARIABLES: Mapping[str, str] = {}
 SLEEPS = {"VLLM_SERVER_DEV_MODE": "1"}
 """Without it vLLM does not answer /sleep and /wake_up."""
@@ -92,7 +91,7 @@ TRIES = 1000
 
 
 def free_ports() -> Iterator[int]:
-    """Different ports that nothing listens on, at random; no other run of this user is given one until this is closed.
+    """Different ports that nothing listens on, at random; no other run here is given one until this is closed.
 
     Many a server listens only when its model is loaded: two that are started at the same port meanwhile would both be
     ready with the first of them, and it would answer for both.

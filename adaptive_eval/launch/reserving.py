@@ -1,8 +1,10 @@
-"""What runs of one user on one machine must not have at the same time: places, and ports where a server is to listen.
+"""What runs on one machine must not have at the same time: places, and ports where a server is to listen.
 
-Each is a locked file in a folder that only its user can write.
+A place is a locked file in a folder that only its user can write; a port, which users share, is the UDP port of the
+same number, which no server of models listens at.
 """
 
+import errno
 import os
 import socket
 import stat
@@ -11,30 +13,31 @@ from hashlib import blake2b
 from pathlib import Path
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.files import FileLock
+from adaptive_eval.launch.types import HOST
 
 
 class ReservedPorts:
-    """The ports of one run, or of one site: nobody else of this user is given one until they are let go."""
+    """The ports of one run, or of one site: nobody else on this machine is given one until they are let go."""
 
     def __init__(self) -> None:
-        self._locks: list[FileLock] = []
+        self._sockets: list[socket.socket] = []
 
     def take(self, port: int) -> bool:
         """Whether nobody has the port, who is to have it from now on."""
+        held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            self._locks.append(FileLock.take(reservation_file(f"\0port {port}")))
-        except BlockingIOError:
-            return False
-        except (LaunchFailed, OSError):  # nowhere to say so: ports are chosen at random
-            pass
+            held.bind((HOST, port))
+        except OSError as error:  # any other than that says nothing of the port: it is chosen at random
+            held.close()
+            return error.errno != errno.EADDRINUSE
+        self._sockets.append(held)
         return True
 
     def release(self) -> None:
         """Let go of all of them."""
-        for lock in self._locks:
-            lock.release()
-        self._locks.clear()
+        for held in self._sockets:
+            held.close()
+        self._sockets.clear()
 
 
 def reservation_file(word: str) -> Path:

@@ -14,9 +14,10 @@ import orjson
 from adaptive_eval.endpoints.secrets import redacted
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.command import HOST, is_free
+from adaptive_eval.launch.command import is_free
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.process import ServerLog, ServerProcess
+from adaptive_eval.launch.types import HOST
 from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching
 
 POLL_SECONDS = 0.25

@@ -16,6 +16,8 @@ ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 LONGEST_PLACE = 100
 CLUSTER = "cluster"
 """In place of names: places are had from a cluster."""
+HOST = "127.0.0.1"
+"""Where servers that a run starts listen."""
 GRACE_SECONDS = 20.0
 """Between asking a server to end and making it: one that serves a model on several GPUs takes some seconds."""
 

@@ -1,18 +1,16 @@
 """Ports at which servers are to listen are given to one run at a time, on a machine with many runs and sites."""
 
-import tempfile
-from pathlib import Path
+import os
 
 import pytest
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch import command
+from adaptive_eval.launch import command, reserving
 from adaptive_eval.launch.command import free_ports
 
 
 @pytest.fixture(autouse=True)
-def three_free_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def three_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "RANGE", range(20_000, 20_003))
     monkeypatch.setattr(command, "TRIES", 3)
     monkeypatch.setattr(command, "is_free", lambda port: True)  # as long as no server listens there
@@ -27,9 +25,15 @@ def test_two_runs_are_never_given_the_same_port_before_their_servers_listen() ->
     assert {next(ports) for ports in [free_ports()] for _ in range(3)} == {20_000, 20_001, 20_002}, "let go by both"
 
 
-def test_where_no_port_can_be_reserved_servers_are_started_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+def test_two_users_of_a_machine_are_never_given_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share no folder where one of them could say what it has."""
+    first, second = free_ports(), free_ports()
+    given = {next(first)}
+    monkeypatch.setattr(os, "getuid", lambda: 4_711)
+    given |= {next(second), next(second)}
+    assert given == {20_000, 20_001, 20_002}
+
+
+def test_where_no_port_can_be_reserved_servers_are_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reserving, "HOST", "192.0.2.1")  # of no interface
     assert set(next(ports) for ports in [free_ports()] for _ in range(3)) == {20_000, 20_001, 20_002}
