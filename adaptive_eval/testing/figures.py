@@ -42,6 +42,13 @@ UNKNOWN: Mapping[str, Any] = dict.fromkeys(("score", "sigma", "lo", "hi", "bayes
 OF_A_LOOK = ("models", "trials", "tiers", "scores", "sigmas")
 OF_A_VIEW = ("models", "trials", "posterior_of", "traffic")
 """What is in the order of the configuration."""
+QUANTITIES: Mapping[str, tuple[str, ...]] = {
+    "score": ("score", "lo", "hi", "corrected"),
+    "trials": ("trials", "stored_trials"),
+    "tokens": ("tokens",),
+    "usd": ("usd",),
+}
+"""Fields of a model that an axis may show whose label begins with this word."""
 CODE = re.compile(r"[A-Za-z]_[A-Za-z]|[a-z][A-Z]|^[^A-Za-z]*$")
 """Words of a program, and what holds no word at all."""
 
@@ -74,6 +81,7 @@ def check_figure(draw: "Draw", name: str | None = None) -> None:
     _check_names(figures, view)
     for number in range(len(view.models)):
         _check_place(figures, view, first, number)
+    _check_quantities(figures, view, first)
     _check_intervals(figures, view, first)
     _check_nothing_is_zero(figures, view, first)
     _check_all_is_drawn(figures)
@@ -335,6 +343,32 @@ def _check_legend(axes: "Axes", lines: Sequence[Any], view: RunView, name: str, 
         fail_unless(named == name, f"{figure}: the line of {name} has the name of {named} in the legend")
 
 
+def _check_quantities(figures: _Figures, view: RunView, first: "Figure") -> None:
+    """An axis beside the names of the models shows the quantity that its label begins with."""
+    for number, axes in enumerate(first.axes):
+        for along, names_along in (("x", "y"), ("y", "x")):
+            word, *_ = re.findall(r"\w+", getattr(axes, f"{along}axis").get_label_text().lower()) or [""]
+            if word in QUANTITIES and len(places_of(axes, names_along, view.models)) == len(view.models):
+                now = figures.of(_with_more(view, QUANTITIES[word])).axes[number]
+                same = marks_by_place(axes, names_along) == marks_by_place(now, names_along)
+                fail_unless(
+                    not same,
+                    f"{figures.name}: an axis says {word}, but shows something else: where it changes nothing moves",
+                )
+
+
+def _with_more(view: RunView, fields: Sequence[str]) -> RunView:
+    """The view with more of a quantity, for each model and, if it is trials, for each question."""
+
+    def more(row: ModelRow) -> ModelRow:
+        known = {field: getattr(row, field) for field in fields if getattr(row, field) is not None}
+        changed: dict[str, Any] = {field: at + (1 if isinstance(at, int) else 1e-3) for field, at in known.items()}
+        return replace(row, **changed)
+
+    trials = tuple(tuple(one + ("trials" in fields) for one in row) for row in view.trials)
+    return replace(_with_rows(view, more), trials=trials)
+
+
 def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
     """Where a score stands with its interval, each end goes by its own side."""
     row = next(one for one in _results(view).models if None not in (one.score, one.lo, one.hi))
@@ -417,6 +451,7 @@ def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") ->
                 fail_unless(not made_up, f"{figures.name} draws a model without a score as if its score were 0")
     rows = [row for row in _results(view).models if row.score is not None]
     name = rows[-1].name
+    _check_unknown_is_not_zero(figures, view, name)
 
     def least(row: ModelRow, score: float) -> ModelRow:
         return row if row.name != name else replace(row, score=score, lo=0.0, hi=0.1, sigma=0.03)
@@ -427,3 +462,17 @@ def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") ->
             counts = [sum(map(len, marks_by_place(axes, along).values())) for axes in (one, other)]
             fail_unless(counts[0] == counts[1], f"{figures.name}: a model whose score is 0 is drawn as if it had none")
     _check_all_are_named(nothing, view, figures.name)
+
+
+def _check_unknown_is_not_zero(figures: _Figures, view: RunView, name: str) -> None:
+    """A bar from 0 to 0 is a score of 0: a model without a score is drawn otherwise, where scores are drawn at all."""
+
+    def drawn(value: float | None) -> bytes:
+        known = dict.fromkeys(UNKNOWN, value)
+        return _as_svg(figures.of(_with_rows(view, lambda row: replace(row, **known) if row.name == name else row)))  # type: ignore[arg-type]
+
+    unknown = drawn(None)
+    fail_unless(
+        unknown != drawn(0.0) or unknown == drawn(0.25),
+        f"{figures.name} draws a model without a score as if its score were 0: `score or 0` is another figure",
+    )

@@ -4,6 +4,7 @@ import copy
 import math
 import os
 import pickle
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from adaptive_eval.graders.function import marks_of
+from adaptive_eval.graders.function import Python, marks_of
 from adaptive_eval.graders.types import Grader, Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing.elsewhere import check_elsewhere
@@ -32,6 +33,8 @@ NO_KEYS = ("?", "no key", "")
 REPEATED = 2_000
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau 7 8 9"
 """Many different words: whoever makes a set of them has another order in each process."""
+MORE = "777"
+"""Before or behind a key it makes another number, and another word."""
 NO_NUMBER = ("nan", "-NaN")
 """What Python reads as a number, and every comparison with it is false: `not abs(said - key) > slack` is true."""
 HOSTILE = (
@@ -112,6 +115,12 @@ def check_grader(
         for text in empties:
             right_too = text not in right and _graded(grader, text, question, name).signals.get("is_correct") is True
             fail_unless(not right_too, f"{name} calls {kind} right: {text!r}")
+    for text in _with_longer_keys(right, question.answer):
+        if text not in right:
+            part = _graded(grader, text, question, name).signals.get("is_correct") is True
+            fail_unless(
+                not part, f"{name} finds the key {question.answer!r:.80} in a longer word, and calls {text!r:.80} right"
+            )
     for key, text in called:
         nothing = text in EMPTY and bool(key.strip())
         fail_unless(not nothing, f"{name} calls an empty answer right where the key is {key!r:.80}: is None == None?")
@@ -122,6 +131,7 @@ def check_grader(
         fail_unless(again == marks, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
     if not callable(grader):
         _check_section(grader, question, texts, found, name)
+        _check_thoughts(grader, question, right[0], wrong[0], name)
     check_elsewhere(_marks_of_all, (grader, question, (*right, *wrong, f"{WORDS} {' '.join((*right, *wrong))}")), name)
 
 
@@ -149,9 +159,32 @@ def _by_other_keys(
     return found
 
 
+def _with_longer_keys(right: Sequence[str], key: str) -> Iterator[str]:
+    """The right answers with a longer word or number where the key stood as one."""
+    if key[:1].isalnum() and key[-1:].isalnum():
+        whole = re.compile(rf"(?<![\w.]){re.escape(key)}(?!\w)")
+        for text in right:
+            for longer in (MORE + key, key + MORE):
+                if whole.search(text):
+                    yield whole.sub(longer, text)
+
+
 def _at_length(right: Sequence[str]) -> tuple[str, ...]:
     """Right answers again and again: what looks for their words may take a way back for each of them."""
     return tuple(text for one in right[:1] for text in (f"{one} " * REPEATED, one[:-1] * REPEATED))
+
+
+def _check_thoughts(grader: Grader, question: Question, right: str, wrong: str, name: str) -> None:
+    """What stands before `</think>` is no answer, and thoughts that never end leave none."""
+    if isinstance(grader, Python):
+        return  # its function is given the text as the model wrote it
+    for text, wanted in (
+        (f"<think>{wrong}</think>{right}", True),
+        (f"{right}</think>{wrong}", False),
+        (f"<think>{right}", False),
+    ):
+        said = _graded(grader, text, question, name).signals.get("is_correct")
+        fail_unless(said is wanted, f"{name} takes thoughts for the answer in {text!r:.80}; read `final_text(text)`")
 
 
 def _check_section(grader: Grader, question: Question, texts: Sequence[str], found: Sequence[Marks], name: str) -> None:

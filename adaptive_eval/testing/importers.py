@@ -44,8 +44,8 @@ AMISS: tuple[Any, ...] = (
 """What may stand where something else should."""
 STRANGE_COLUMNS = ((), ("a", "b"), ("model", "question", "category"), ("model", "question", "text", "correct"))
 """Columns of no tool's table; the last two are those of our own."""
-ALMOST_ALIKE = ("org/One", "org/one", "other/one", "one", "o" * 300 + "1", "o" * 300 + "2")
-"""Names of several models or questions, which are one where case, a folder or what comes late is left out."""
+ALMOST_ALIKE = ("org/One", "org/one", "other/one", "one", " one", "one ", "o" * 300 + "1", "o" * 300 + "2")
+"""Names of several models or questions, which are one where case, spaces, a folder or what comes late is left out."""
 NO_NAMES = ("None", "null")
 """What a model or a question is called by a reader that takes nothing for something."""
 LEFT_OUT = object()

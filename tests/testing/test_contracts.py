@@ -74,7 +74,7 @@ CASES: dict[str, tuple[dict[str, object], Question, str, str]] = {
 
 
 def pong(text: str, question: Question, sign: str = "") -> bool:
-    return question.answer + sign in text
+    return re.search(rf"(?<!\w){re.escape(question.answer + sign)}(?!\w)", text) is not None
 
 
 @pytest.mark.parametrize("name", GRADERS)
@@ -285,6 +285,7 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Broken(lambda on: np.full_like(on.z, np.inf)), "calls nothing, not even with all the trials allowed"),
     (Broken(lambda on: 4.0 * on.information), "calls a pair that differs by next to nothing"),
     (Broken(lambda on: np.zeros_like(on.z)), "calls a pair that differs by next to nothing"),
+    (Broken(lambda on: np.full_like(on.z, 0.3)), "calls a pair that differs by next to nothing, as exact ties do"),
     (Broken(lambda on: np.abs(on.z) >= 2.0), "must be the number that |z| has to reach"),
     (Levelled(), "needs confidence, p_value, at_level"),
 ]
@@ -567,6 +568,9 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (looking, "looking opens a file that an answer names"),
     (expanding, "expanding reads a variable of the environment that an answer names"),
     (telling, "telling gives away a variable of the environment"),
+    (lambda text, question: question.answer in text, "finds the key '4' in a longer word, and calls '7774' right"),
+    (lambda text, question: text.strip(".").endswith(question.answer), "in a longer word, and calls '7774' right"),
+    (lambda text, question: text.startswith(question.answer), "in a longer word, and calls '4777' right"),
     (nothing_is_nothing, "calls an empty answer right where the key is '?'"),
     (lambda text, question: {"is_correct": pong(text, question), "has_answer": False}, "says by has_answer"),
 ]
@@ -621,9 +625,30 @@ class Uneven(Undeclared):
         return super().grade(text, question) if text else marks(False, None)
 
 
+class Thoughtless(Undeclared):
+    """It takes the thoughts for the answer."""
+
+    def grade(self, text: str, question: Question) -> Marks:
+        return marks(text == question.answer, text or None)
+
+
+class LastWord(Undeclared):
+    """It takes thoughts that never end for the answer."""
+
+    def grade(self, text: str, question: Question) -> Marks:
+        words = text.replace(">", "> ").split()
+        return marks(words[-1:] == [question.answer], words[-1] if words else None)
+
+
 @pytest.mark.parametrize(
     ("grader", "said"),
-    [(Hasty(), "quick says otherwise"), (Undeclared(), "gives names"), (Uneven(), "gives names .* which '' gets")],
+    [
+        (Hasty(), "quick says otherwise"),
+        (Undeclared(), "gives names"),
+        (Uneven(), "gives names .* which '' gets"),
+        (Thoughtless(), "takes thoughts for the answer in '<think>5</think>4'"),
+        (LastWord(), "takes thoughts for the answer in '<think>4'"),
+    ],
 )
 def test_a_bug_in_a_grader_is_found(grader: GraderOptions, said: str) -> None:
     with pytest.raises(AssertionError, match=said):

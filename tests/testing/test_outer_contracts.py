@@ -152,6 +152,10 @@ def in_lower_case(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Re
     yield from (one._replace(model=one.model.lower()) for one in read_row(file, place, row))
 
 
+def without_spaces(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (one._replace(model=one.model.strip()) for one in read_row(file, place, row))
+
+
 def cut_short(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
     yield from (one._replace(question=one.question[:64]) for one in read_row(file, place, row))
 
@@ -215,6 +219,7 @@ def drops_repeats(file: LogFile, rows: Rows) -> Iterator[Record]:
         (format_of(read_row)._replace(read=holds_all), "reads the whole table before its first record"),
         (format_of(read_row)._replace(read=drops_repeats), "rows that are read together give other records"),
         (format_of(in_lower_case), "llm 'org/One' and 'org/one' give one model"),
+        (format_of(without_spaces), "llm 'one' and ' one' give one model"),
         (format_of(cut_short), "item '.*1' and '.*2' give one question"),
         (format_of(one_identity), "one identity, as if copies"),
         (format_of(at_no_place), "two records have one place"),
@@ -564,6 +569,12 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
         (bars(values=lambda rows: sorted(row.trials for row in rows)[::-1]), "is drawn by the name of"),
         (bars(values=lambda rows: [rows[at - 1].trials + rows[at - 3].trials for at in range(4)]), "by other names"),
         (bars(label="n_trials"), "no plain English"),
+        (bars(values=lambda rows: [row.score or 0 for row in rows], label="score"), "as if its score were 0"),
+        (
+            bars(values=lambda rows: [row.tokens for row in rows], label="trials"),
+            "says trials, but shows something else",
+        ),
+        (bars(values=lambda rows: [row.trials for row in rows], label="score"), "says score, but shows something else"),
         pytest.param(bars(lambda view: sorted(in_order(view))), "by the name of dan", marks=pytest.mark.slow),
         pytest.param(bars(plain=lambda name: name.replace("$", "")), "obeys a name", marks=pytest.mark.slow),
         pytest.param(bars(plain=lambda name: plain_name(name, 1000)), "is drawn whole", marks=pytest.mark.slow),
