@@ -505,7 +505,8 @@ def nothing_is_nothing(text: str, question: Question) -> bool:
 
 
 def powers(text: str, question: Question) -> bool:
-    return all(int(base) ** int(power) for base, power in re.findall(r"(\d{1,9})\^(\d+)", text)) and pong(text, question)
+    found = re.findall(r"(\d{1,9})\^(\d+)", text)
+    return all(int(base) ** int(power) for base, power in found) and pong(text, question)
 
 
 def opening(text: str, question: Question) -> bool:
