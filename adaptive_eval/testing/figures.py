@@ -469,7 +469,7 @@ def _check_unknown_is_not_zero(figures: _Figures, view: RunView, name: str) -> N
 
     def drawn(value: float | None) -> bytes:
         known = dict.fromkeys(UNKNOWN, value)
-        return _as_svg(figures.of(_with_rows(view, lambda row: replace(row, **known) if row.name == name else row)))  # type: ignore[arg-type]
+        return _as_svg(figures.of(_with_rows(view, lambda row: replace(row, **known) if row.name == name else row)))
 
     unknown = drawn(None)
     fail_unless(
