@@ -31,7 +31,7 @@ def draw(report: Path) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto(report.as_uri())
-        page.wait_for_selector("#words .glossary", state="attached")
+        page.wait_for_selector("#cost .tile")
         page.screenshot(path=PICTURE)
         browser.close()
 

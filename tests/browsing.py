@@ -26,6 +26,13 @@ def chromium() -> "Iterator[Browser]":
         browser.close()
 
 
+def unfold(page: "Page") -> None:
+    """Open every section of a run's page, and wait until all of them are drawn."""
+    page.wait_for_selector("#words details.part", state="attached")
+    page.evaluate("document.querySelectorAll('details.part').forEach((one) => { one.open = true; })")
+    page.wait_for_selector("#words .glossary", state="attached")
+
+
 @dataclass
 class Tabs:
     """Opens pages; collects what they complain of and what they ask for."""
@@ -54,12 +61,12 @@ class Tabs:
         return page
 
     def report(self, html: str, *, width: int = 1280, dark: bool = False) -> "Page":
-        """A report as a reader opens it, drawn to its end."""
+        """A report with all of its sections open."""
         path = self.folder / "report.html"
         path.write_text(html, encoding="utf-8")
         page = self.open(width=width, dark=dark)
         page.goto(path.as_uri())
-        page.wait_for_selector("#words .glossary", state="attached")
+        unfold(page)
         return page
 
     def at(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
@@ -67,6 +74,8 @@ class Tabs:
         page = self.open(width=width, height=height, dark=dark)
         page.goto(url)
         page.wait_for_selector("main h2, table, .problem")
+        if page.locator("details.part").count():
+            unfold(page)
         return page
 
     def leave(self) -> None:

@@ -1,23 +1,17 @@
-"""What the README says of the program is so; that its code runs is tested in test_documents.py."""
+"""The guide's page of commands is that of the program; that its code runs is tested in test_documents.py."""
 
 import re
 
 from document_blocks import ROOT
 
-import scorio
 from adaptive_eval.cli import COMMANDS, command_named
 from adaptive_eval.errors import ExitCode
 
-README = (ROOT / "README.md").read_text()
-
-
-def test_the_printed_number_is_right() -> None:
-    mu, sigma = scorio.eval.bayes([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
-    assert f"({mu:.6f}, {sigma:.6f})" in README
+COMMANDS_PAGE = (ROOT / "docs" / "guide" / "commands.md").read_text()
 
 
 def test_every_command_is_told_with_the_options_it_needs() -> None:
-    told = {name: line for line, name in re.findall(r"`(adaptive-eval ([a-z]+)[^`]*)`", README)} | {"schema": ""}
+    told = {name: line for line, name in re.findall(r"`(adaptive-eval ([a-z]+)[^`]*)`", COMMANDS_PAGE)} | {"schema": ""}
     assert told.keys() == COMMANDS.keys()
     for name, line in told.items():
         assert needed_options(name) <= set(line.split()), name
@@ -32,5 +26,5 @@ def test_import_and_export_need_options() -> None:
 
 
 def test_every_exit_code_is_told() -> None:
-    told = {int(code) for code in re.findall(r"^\| (\d) +\|", README, flags=re.MULTILINE)}
+    told = {int(code) for code in re.findall(r"^\| (\d) +\|", COMMANDS_PAGE, flags=re.MULTILINE)}
     assert told == {int(code) for code in ExitCode}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from browsing import Tabs
+from browsing import Tabs, unfold
 from page_views import simulated, world
 
 from adaptive_eval.record.question_rows import as_json
@@ -140,7 +140,7 @@ def opened(tabs: Tabs, server: Server, path: str = "") -> "Page":
     """The page of a run, drawn to its end."""
     page = tabs.open()
     page.goto(server.url + path)
-    page.wait_for_selector("#words .glossary", state="attached")
+    unfold(page)
     return page
 
 
@@ -159,7 +159,7 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     page = opened(tabs, server)
     page.locator("#stopping .large summary").click()
     page.locator("[data-open='1']").focus()
-    page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking p'))")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking .note'))")
     selected, scrolled = page.evaluate("[String(getSelection()), scrollY]")
     assert selected and scrolled > 500
     row = page.locator("#ranking tbody tr").first.element_handle()
@@ -168,10 +168,10 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     page.wait_for_selector(".status.finished")
     assert page.evaluate("[String(getSelection()), scrollY]") == [selected, scrolled]
     assert page.evaluate("document.activeElement.dataset.open") == "1"
-    assert page.locator("#stopping details[open]").count() == 1
+    assert page.locator("#stopping .large details[open]").count() == 1
     assert row is not None and row.evaluate("(one) => one.isConnected")
     page.evaluate("scrollTo(0, 0)")
-    page.wait_for_selector("#overview .lead:has-text('Finished')")
+    page.wait_for_selector("#ranking .lead:has-text('Finished')")
 
 
 def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from browsing import Tabs
+from browsing import Tabs, unfold
 from page_views import simulated, world
 
 from adaptive_eval.record.besides import besides
+from adaptive_eval.record.finding import finding, model_verdicts
 from adaptive_eval.record.results import Caution, MetricRow, OtherCostRow, ServerRow, TurnsRow
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.show.plots import convergence
@@ -60,6 +62,44 @@ def test_what_was_asked_ahead_of_several_models_is_one_line(tabs: Tabs) -> None:
     ]
 
 
+FIRST_SCREEN = """() => {
+  const seen = (one) => {
+    const { top, bottom, left, right } = one.getBoundingClientRect();
+    return top >= 0 && bottom <= innerHeight && left >= 0 && right <= innerWidth && right > left;
+  };
+  const texts = (of) => [...document.querySelectorAll(of)].filter(seen).map((one) => one.innerText.trim());
+  return { lead: texts(".lead b"), scores: texts("#ranking td.digits"), says: texts("#ranking td.says"),
+    cost: texts("#cost .tile .figure"), order: texts("#ranking tbody th.model") };
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+@pytest.mark.parametrize("kind", ["ranking", "stopped"])
+def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
+    tabs: Tabs, kind: str, width: int, height: int, dark: bool
+) -> None:
+    """Without a scroll or a click: the finding, every model with its interval and its verdict, and the answers."""
+    run = simulated(world(MODELS[:6], 8), **ASKED[kind])  # type: ignore[arg-type]
+    assert run.results is not None
+    path = tabs.folder / "first.html"
+    path.write_text(report_page(run), encoding="utf-8")
+    page = tabs.open(width=width, height=height, dark=dark)
+    page.goto(path.as_uri())
+    page.wait_for_selector("#cost .tile")
+    seen = page.evaluate(FIRST_SCREEN)
+    rows, scale = run.results.models, Scale(0.0, 1.0)
+    assert seen["lead"] == [finding(run.results)]
+    assert seen["order"] == [row.name for row in rows]
+    assert seen["says"] == list(model_verdicts(run.results))
+    for row, score in zip(rows, seen["scores"], strict=True):
+        assert row.lo is not None and row.hi is not None
+        bounds = [scale.score(end).removesuffix("%") for end in (max(row.lo, 0.0), min(row.hi, 1.0))]
+        assert score.split() == [scale.score(row.score), "–".join(bounds)]
+    assert seen["cost"][0] == f"{run.results.cost.trials:,}"
+    assert page.locator("details.part[open]").count() == 0
+
+
 @pytest.mark.parametrize("kind", ASKED)
 def test_whatever_is_asked_every_section_is_drawn(tabs: Tabs, kind: str) -> None:
     page = tabs.report(report_page(asked(kind)))
@@ -87,7 +127,7 @@ def test_metrics_and_recorded_models_stand_in_the_ranking(tabs: Tabs) -> None:
     models = (best, replace(second, recorded="last-week"), *rest)
     page = tabs.report(report_page(replace(view, results=replace(view.results, metrics=metrics, models=models))))
     rows = page.eval_on_selector_all(
-        "#ranking table:not(.ranking) tbody tr", "all => all.map((one) => one.innerText.trim())"
+        "#details [aria-label^='Metrics'] tbody tr", "all => all.map((one) => one.innerText.trim())"
     )
     assert re.split(r"\t", rows[0]) == [best.name, "87.5% (83.6% .. 91.4%)"]
     assert re.split(r"\t", rows[1]) == [second.name, "–"]
@@ -103,19 +143,19 @@ def test_of_drawn_questions_more_are_needed_and_scores_are_for_all(tabs: Tabs) -
     results = replace(view.results, decisions={**view.results.decisions, "trials": trials}, pairs=(open_,))
     configuration = {**view.configuration, "trials": trials}
     page = tabs.report(report_page(replace(view, results=results, configuration=configuration)))
-    ranking, needed = page.inner_text("#ranking"), page.inner_text("#stopping")
-    assert "Scores are averages over all questions" in ranking and "Bayes@N" not in ranking
+    details, needed = page.inner_text("#details"), page.inner_text("#stopping")
+    assert "Bayes@N" not in details
     there = len(view.questions)
     assert "Questions it would need" in needed and f"\t{round(2.5 * there)} (there are {there})\t" in needed
-    before = tabs.report(report_page(view)).inner_text("#ranking")
-    assert "Scores are averages on these questions" in before and "Bayes@N" in before
+    assert "Bayes@N" in tabs.report(report_page(view)).inner_text("#details")
 
 
 def test_the_headline_is_the_finding(tabs: Tabs) -> None:
     said = {
         kind: tabs.report(report_page(asked(kind))).inner_text(".lead") for kind in ("best", "threshold", "precision")
     }
-    assert said["best"].startswith("model-a is first. Finished: every comparison is resolved or tied.")
+    assert said["best"].startswith("model-a is best: ")
+    assert "Finished: every comparison is resolved or tied." in said["best"]
     assert "above 60.0%" in said["threshold"]
     assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
 
@@ -127,7 +167,7 @@ def test_the_settling_is_that_of_the_figures(tabs: Tabs, kind: str) -> None:
     for run in (view, replace(view, looks=(turned, *view.looks[1:]))):
         curve = convergence(run)
         page = tabs.report(report_page(run))
-        page.click("#settling summary")
+        page.click("#settling details.data summary")
         page.wait_for_selector("#settling tbody tr")
         rows = page.eval_on_selector_all("#settling tbody tr", "all => all.map((one) => one.innerText.split(/\\s+/))")
         shown = [one for one in range(len(curve.tau)) if one % -(-len(curve.tau) // 40) == 0]
@@ -171,7 +211,7 @@ def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     prompt = page.inner_text("dialog .foreign >> nth=0")
     assert "<img src=x onerror=alert(2)>" in prompt and "U+202E" in prompt and "U+0007" in prompt and "U+2028" in prompt
     assert "\u202e" not in page.inner_text("body") and "\u0007" not in page.inner_text("body")
-    assert "⟨U+202E⟩" in page.inner_text("#overview .warnings")
+    assert "⟨U+202E⟩" in page.inner_text("#cost .warnings")
 
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
@@ -191,7 +231,7 @@ def test_everything_has_a_name_and_a_place(tabs: Tabs, kind: str, width: int) ->
         page.click("[data-open='0']")
         assert check(page, "nameless()") == []
     assert page.evaluate("document.documentElement.lang") == "en"
-    for landmark in ("header", "nav", "main", "footer"):
+    for landmark in ("header", "main", "footer"):
         assert page.locator(landmark).count() == 1
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
     assert levels[0] == 1 and levels.count(1) == 1 and max(np.diff(levels)) <= 1
@@ -245,7 +285,7 @@ def test_each_verdict_has_its_own_sign(tabs: Tabs, verdict: str) -> None:
     pairs = tuple(replace(pair, verdict=verdict) for pair in run.results.pairs)
     page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs))))
     drawn = page.eval_on_selector(
-        f"#ranking .badge .sign.v-{verdict}",
+        f"#details .badge .sign.v-{verdict}",
         "one => [one.tagName, (one.getAttribute('d') || '').replace(/[^a-z]/gi, ''), +one.getAttribute('r')]",
     )
     tag, steps, radius = drawn
@@ -262,7 +302,7 @@ def test_what_the_comparisons_with_a_baseline_came_to_is_counted_in_the_right_wo
     )
     page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs))))
     said = page.inner_text(".lead")
-    assert "2 as good within delta, 4 not decided." in said and "1 worse" in said
+    assert "2 equal, 4 not decided." in said and "1 worse" in said
 
 
 def test_the_keyboard_reaches_cells_and_questions(tabs: Tabs) -> None:
@@ -320,7 +360,7 @@ def test_how_to_repeat_it_says_what_was_asked_of_which_servers(tabs: Tabs) -> No
         "name: page",
     ):
         assert text in repeat, text
-    assert "R0" in page.inner_text("#ranking thead")
+    assert "R0" in page.inner_text("#details thead")
     assert "7m 00s" in page.inner_text("#traffic")
 
 
@@ -368,7 +408,7 @@ def drawing(tabs: Tabs, html: str) -> tuple[float, float]:
     path = tabs.folder / "large.html"
     path.write_text(html, encoding="utf-8")
     page.goto(path.as_uri())
-    page.wait_for_selector("#words .glossary", state="attached")
+    unfold(page)
     drawn = used()
     assert page.locator(".posteriors tbody tr").count() == 120
     assert page.evaluate("document.querySelectorAll('*').length") < 6_000
@@ -419,5 +459,5 @@ def test_on_paper_everything_is_there_and_light(tabs: Tabs, large: RunView) -> N
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert not page.locator("nav").is_visible()
+    assert page.locator("details.part:not([open])").count() == 0
     assert len(page.pdf(format="A4", print_background=True)) < 3_000_000

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import Tabs
+from browsing import Tabs, unfold
 from page_views import simulated, world
 from patient_time import HANGS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 MODELS = ("qwen3-235b-thinking", "deepseek-r1", "gpt-oss-120b", "phi-4-reasoning", "olmo-2-32b")
-TERM = "#ranking [data-term=bayes] >> nth=0"
+TERM = "#details [data-term=bayes] >> nth=0"
 
 
 def early() -> RunView:
@@ -101,7 +101,7 @@ def touched(tabs: Tabs, html: str) -> Iterator["Page"]:
     page = context.new_page()
     page.on("pageerror", lambda error: tabs.complaints.append(f"error: {error}"))
     page.goto(path.as_uri())
-    page.wait_for_selector("#words .glossary", state="attached")
+    unfold(page)
     yield page
     context.close()
 
@@ -118,17 +118,17 @@ def test_a_touch_explains_a_word_until_the_next_one(touched: "Page") -> None:
     touched.locator("#ranking th [data-term=score]").tap()
     assert bubble(touched) is None
     tier.tap()
-    touched.locator("#ranking h2").tap()
+    touched.locator("h1").tap()
     assert bubble(touched) is None
 
 
 CLIPPED = """() =>
   ["p", "h2", "h3", "dd", "caption", "figcaption", "li", "a"]
-  .flatMap((name) => [...document.querySelectorAll(`main ${name}, nav ${name}`)])
+  .flatMap((name) => [...document.querySelectorAll(`main ${name}`)])
   .filter((one) => one.getClientRects().length && !one.closest(".unseen, caption.unseen"))
   .filter((one) => {
     const { left, right } = one.getBoundingClientRect();
-    const scroller = one.closest(".scroll, nav ul");
+    const scroller = one.closest(".scroll");
     return (left < -0.5 && !(scroller?.scrollLeft > 0)) || (right > innerWidth + 0.5 && !scroller);
   })
   .map((one) => one.outerHTML.slice(0, 120))"""
@@ -139,8 +139,6 @@ CLIPPED = """() =>
 @pytest.mark.parametrize("looks", [0, 6])
 def test_nothing_leaves_a_phone_without_a_hint(tabs: Tabs, width: int, looks: int) -> None:
     page = tabs.report(report_page(simulated(world(MODELS, 8), looks=looks)), width=width)
-    page.wait_for_function("document.querySelector('nav a[aria-current]')?.hash === '#overview'")
-    assert page.evaluate("document.querySelector('nav ul').scrollLeft") == 0, "the first tab is whole"
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CLIPPED) == []
     page.locator("#words").scroll_into_view_if_needed()
@@ -170,10 +168,10 @@ CROWDED = """() => [...document.querySelectorAll("svg")].flatMap((svg) => {
 
 @pytest.mark.browser
 def test_the_numbers_of_an_axis_do_not_crowd(tabs: Tabs) -> None:
-    """Scores from 0.4 to 0.7, on a phone and on a desk."""
+    """Scores from 0.4 to 0.7; a phone has the numbers alone."""
     run = world(MODELS, 8)
     near = replace(run, p=(run.p + 0.5) / 2.0)
-    for width in (320, 390, 1200):
+    for width in (700, 1200):
         page = tabs.report(report_page(simulated(near)), width=width)
         page.wait_for_function("document.querySelectorAll('#ranking text.tick').length > 0")
         shown = page.evaluate("document.querySelectorAll('#ranking thead text.tick').length")
@@ -233,4 +231,4 @@ def test_counts_stand_beside_what_they_say(tabs: Tabs) -> None:
     assert (
         f"{first}: {known.counts[1]} of {sum(known.counts)} correct" in said and f"posterior {known.mean:.1%}" in said
     )
-    assert "Bayes@N is drawn towards 50%" in page.inner_text("#ranking")
+    assert "Bayes@N is drawn towards 50%" in page.inner_text("#details")

@@ -7,7 +7,6 @@ import { glossaryList } from "./terms.js";
 export const glossary = {
   id: "words",
   title: "What the words mean",
-  short: "Words",
   render() {
     return [glossaryList()];
   },

@@ -32,7 +32,6 @@ const plans = new WeakMap();
 export const heat = {
   id: "trials",
   title: "Where the trials went",
-  short: "Trials",
   render(state) {
     const { view, facts } = state;
     const plan = planOf(state);

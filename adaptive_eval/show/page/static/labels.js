@@ -14,7 +14,6 @@ const NORMAL = 1.959964;
 export const labels = {
   id: "labels",
   title: "Beside labels",
-  short: "Labels",
   render({ view, facts }) {
     const found = view.labelled;
     const orders = view.judge ? comparisons(view.judge) : null;

@@ -1,6 +1,8 @@
-// The page of one run: sections that are drawn when they come near, and drawn again in place when something changes.
+// The page of one run: what was found and what it cost, and sections that are drawn when they are opened. What is shown
+// is drawn again in place when something changes.
 
 import { onNight } from "./chart.js";
+import { details } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText, verdictWord } from "./facts.js";
@@ -9,7 +11,7 @@ import { heat } from "./heat.js";
 import { labels } from "./labels.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
-import { overview, statusOf, subtitle } from "./overview.js";
+import { cost, decided, statusOf, subtitle } from "./overview.js";
 import { followFolds } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
@@ -32,19 +34,20 @@ import { trouble } from "./trouble.js";
 /** @import { CellNews, ProgressMessage, RunView } from "./sent.js" */
 
 /**
- * `watchRows` is to be called when it has been drawn.
+ * `fold` is null where a section is always shown; `watchRows` is to be called when it has been drawn.
  * @typedef {object} Part
  * @property {Section} section
  * @property {HTMLElement} root
  * @property {HTMLElement} body
+ * @property {HTMLDetailsElement | null} fold
  * @property {boolean} due
- * @property {boolean} near
  * @property {() => void} watchRows
  */
 
 const SECTIONS = [
-  overview,
   ranking,
+  cost,
+  details,
   stopping,
   trajectories,
   settling,
@@ -57,10 +60,9 @@ const SECTIONS = [
   trouble,
   recipe,
   glossary,
+  decided,
 ];
-const NEAR = "600px";
 const PAPER = 1000;
-const ROOM_BEFORE = 60;
 
 /**
  * One page: its state, and how it is drawn.
@@ -85,7 +87,6 @@ function openPage(page, view, api) {
   const parts = new Map(SECTIONS.map((section) => [section.id, partOf(section)]));
   page.append(
     h("header", { class: "top" }, top),
-    navigation(),
     h(
       "main",
       { id: "main" },
@@ -113,18 +114,18 @@ function openPage(page, view, api) {
   };
   const ask = (/** @type {Part} */ part) => {
     part.due = true;
-    if (part.near) draw(part);
+    if (part.fold === null || part.fold.open) draw(part);
   };
   const dialog = questionDialog(state, api === null ? null : (...asked) => readAnswers(api, ...asked));
   const all = () => parts.forEach(ask);
-  const catchUp = () => whenIdle([...parts.values()], (part) => part.due && draw(part));
   const print = (/** @type {boolean} */ printing) => {
     Object.assign(state, { printing, width: printing ? PAPER : 0 });
     if (!printing) measure();
-    parts.forEach(draw);
+    for (const { fold } of parts.values()) if (fold) fold.open = printing;
+    all();
   };
   const measure = () => {
-    const width = Math.floor(entry(parts, "overview").body.clientWidth);
+    const width = Math.floor(entry(parts, "ranking").body.clientWidth);
     if (width === state.width) return false;
     state.width = width;
     return true;
@@ -132,18 +133,18 @@ function openPage(page, view, api) {
 
   measure();
   drawTop();
-  watch(parts, (part) => part.due && draw(part));
-  new ResizeObserver(() => measure() && all()).observe(entry(parts, "overview").body);
+  new ResizeObserver(() => measure() && all()).observe(entry(parts, "ranking").body);
   onNight(all);
   followEdges();
   for (const part of parts.values()) {
     part.watchRows = whenSeen(part.body, () => draw(part));
     followFolds(part.body, () => draw(part));
+    part.fold?.addEventListener("toggle", ({ target }) => target === part.fold && part.due && ask(part));
   }
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
   for (const part of parts.values()) part.section.wire?.(part.body, state);
-  catchUp();
+  all();
 
   return {
     show(/** @type {RunView} */ fresh) {
@@ -152,13 +153,13 @@ function openPage(page, view, api) {
       drawTop();
       all();
       dialog.redraw();
-      if (!state.live) catchUp(); // a run that is over is drawn whole, for whoever searches or reads it out
     },
     pulse(/** @type {ProgressMessage} */ pulse) {
       state.pulse = pulse;
       for (const cell of pulse.cells) learn(state.view, cell);
       drawTop();
-      ask(entry(parts, "overview"));
+      ask(entry(parts, "cost"));
+      if (!state.view.results) ask(entry(parts, "ranking"));
       if (pulse.sites.length) ask(entry(parts, "traffic"));
       if (pulse.cells.length) {
         ask(entry(parts, "trials"));
@@ -170,7 +171,8 @@ function openPage(page, view, api) {
       Object.assign(state, { live: found === "live", waiting: found === "waiting" });
       if (found === "ended") state.pulse = null;
       drawTop();
-      ask(entry(parts, "overview"));
+      ask(entry(parts, "ranking"));
+      ask(entry(parts, "cost"));
     },
   };
 }
@@ -185,25 +187,10 @@ function learn(view, { model, question, posterior }) {
 function partOf(section) {
   const body = h("div", { class: "body" });
   const heading = `${section.id}-title`;
-  const root = h(
-    "section",
-    { id: section.id, class: "sheet", "aria-labelledby": heading },
-    h("h2", { id: heading }, section.title),
-    body,
-  );
-  return { section, root, body, due: true, near: false, watchRows: () => {} };
-}
-
-function navigation() {
-  return h(
-    "nav",
-    { "aria-label": "Sections" },
-    h(
-      "ul",
-      null,
-      SECTIONS.map((section) => h("li", null, h("a", { href: `#${section.id}` }, section.short))),
-    ),
-  );
+  const title = h("h2", { id: heading }, section.title);
+  const fold = section.shown ? null : h("details", { class: "part" }, h("summary", null, title), body);
+  const root = h("section", { id: section.id, class: "sheet", "aria-labelledby": heading }, fold ?? [title, body]);
+  return { section, root, body, fold, due: true, watchRows: () => {} };
 }
 
 /** @param {State} state */
@@ -238,61 +225,6 @@ function footer(view) {
     view.configuration.trials?.draw ? null : " stands beside them. ",
     "Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
   );
-}
-
-/**
- * Draws sections as they come near, and marks the one that is read in the navigation.
- * @param {Map<string, Part>} parts @param {(part: Part) => void} draw
- */
-function watch(parts, draw) {
-  /** @type {NodeListOf<HTMLAnchorElement>} */
-  const anchors = document.querySelectorAll("nav a");
-  const links = new Map([...anchors].map((link) => [link.hash.slice(1), link]));
-  const near = new IntersectionObserver(
-    (entries) =>
-      entries.forEach(({ isIntersecting, target }) => {
-        const part = entry(parts, target.id);
-        part.near = isIntersecting;
-        if (part.near) draw(part);
-      }),
-    { rootMargin: NEAR },
-  );
-  const inSight = new Set();
-  const read = new IntersectionObserver(
-    (entries) => {
-      for (const { isIntersecting, target } of entries)
-        if (isIntersecting) inSight.add(target.id);
-        else inSight.delete(target.id);
-      const current = SECTIONS.find((section) => inSight.has(section.id))?.id;
-      for (const [id, link] of links) {
-        if (id !== current) link.removeAttribute("aria-current");
-        else if (!link.hasAttribute("aria-current")) {
-          link.setAttribute("aria-current", "true");
-          /** @type {HTMLElement} */ (link.closest("ul")).scrollLeft = link.offsetLeft - ROOM_BEFORE;
-        }
-      }
-    },
-    { rootMargin: "-30% 0px -60% 0px" },
-  );
-  for (const part of parts.values()) {
-    near.observe(part.root);
-    read.observe(part.root);
-  }
-}
-
-/**
- * Does one thing after the other when the browser has time.
- * @template E @param {E[]} things @param {(thing: E) => void} work
- */
-function whenIdle(things, work) {
-  const idle = window.requestIdleCallback ?? ((next) => setTimeout(next, 30));
-  const next = () => {
-    const thing = things.shift();
-    if (thing === undefined) return;
-    work(thing);
-    idle(next, { timeout: 500 });
-  };
-  idle(next, { timeout: 1500 });
 }
 
 /**

@@ -20,7 +20,6 @@ import { chance, name, number, percent, plain } from "./text.js";
 export const matrix = {
   id: "matrix",
   title: "Pair matrix",
-  short: "Pairs",
   render({ view, facts, ui }) {
     if (!view.z.length) return nothing("There is nothing to compare before the first look.");
     if (view.z.length < 2) return nothing("There is only one model, so that nothing is compared.");

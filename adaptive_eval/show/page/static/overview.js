@@ -1,32 +1,28 @@
-// The top of the page: what was found, how far the run is, what was to be decided and what is promised.
+// What stands around the ranking: how the run stands, what it cost, and how it was decided.
 
-import { badge } from "./chart.js";
 import { besides, budget, tiles } from "./costs.js";
 import { h } from "./dom.js";
-import { VERDICTS, resultsOf, unit, verdictWord } from "./facts.js";
-import { found } from "./finding.js";
-import { term } from "./terms.js";
-import { listed, moment, name, plain, plural } from "./text.js";
+import { moment, name, plain, plural } from "./text.js";
 /** @import { Section, State } from "./parts.js" */
 /** @import { RunView } from "./sent.js" */
 
 /** @type {Section} */
-export const overview = {
-  id: "overview",
-  title: "Overview",
-  short: "Overview",
+export const cost = {
+  id: "cost",
+  title: "What it cost",
+  shown: true,
   render(state) {
-    const { view } = state;
-    return [
-      h("p", { class: "lead" }, headline(state)),
-      view.results?.gate.length ? gate(view) : null,
-      view.results ? verdictBar(state) : null,
-      tiles(state),
-      besides(view),
-      budget(state),
-      promise(view),
-      warnings(view),
-    ];
+    return [tiles(state), warnings(state.view), besides(state.view), budget(state)];
+  },
+};
+
+/** @type {Section} */
+export const decided = {
+  id: "decided",
+  title: "How it was decided",
+  shown: true,
+  render({ view }) {
+    return [promise(view)];
   },
 };
 
@@ -37,8 +33,8 @@ export function statusOf(view, live) {
   return live ? "running" : "not judged yet";
 }
 
-/** @param {State} state */
-function headline({ view, facts, live }) {
+/** What was found, in a sentence, and how the run stands. @param {State} state */
+export function headline({ view, live }) {
   if (!view.results) {
     const trials = view.trials.flat().reduce((sum, one) => sum + one, 0);
     return [
@@ -46,57 +42,20 @@ function headline({ view, facts, live }) {
       live ? "The ranking appears with the first complete round." : ending(view),
     ];
   }
-  const why = view.results.run.status === "running" ? "Running." : ending(view);
-  return [found(view, facts), " ", h("span", { class: "quiet" }, why)];
+  const { gate, run } = view.results;
+  const outcome = ["FAIL", "UNDECIDED", "PASS"].find((one) => gate.some((row) => row.outcome === one));
+  const why = run.status === "running" ? "Running." : ending(view);
+  return [
+    h("b", { class: outcome ? `gate-${outcome}` : null }, plain(view.finding, 2000)),
+    " ",
+    // the end of a gate is what it has found
+    outcome && view.error === null && why.startsWith(outcome) ? null : h("span", { class: "quiet" }, why),
+  ];
 }
 
 /** How the run has ended: of an error its first line. @param {RunView} view */
 function ending(view) {
   return plain(view.error === null ? (view.ended ?? "") : `Stopped by an error: ${view.error}`, 1000);
-}
-
-/** What the gate says of every model. @param {RunView} view */
-function gate(view) {
-  return h(
-    "ul",
-    { class: "gate", "data-key": "gate" },
-    resultsOf(view).gate.map((row) =>
-      h(
-        "li",
-        { "data-key": row.model },
-        h("b", { class: `gate-${row.outcome}` }, term("gate", row.outcome)),
-        " ",
-        name(row.model, 40),
-        ": ",
-        plain(row.why, 300),
-      ),
-    ),
-  );
-}
-
-/** @param {State} state */
-function verdictBar({ view, facts }) {
-  const total = resultsOf(view).pairs.length;
-  if (!total) return null;
-  const shown = VERDICTS.filter((verdict) => facts.verdicts[verdict]);
-  const text = listed(shown.map((verdict) => `${facts.verdicts[verdict]} ${verdictWord(verdict)}`));
-  return h(
-    "div",
-    { class: "verdicts" },
-    h(
-      "div",
-      { class: "bar", role: "img", "aria-label": `${plural(total, unit(facts))}: ${text}` },
-      shown.map((verdict) => h("span", { class: `v-${verdict}`, style: { "flex-grow": facts.verdicts[verdict] } })),
-    ),
-    h(
-      "ul",
-      { class: "legend" },
-      shown.map((verdict) =>
-        h("li", null, badge(verdict, [`${facts.verdicts[verdict]} `, term(verdict, verdictWord(verdict))])),
-      ),
-    ),
-    h("span", { class: "quiet" }, `of ${plural(total, unit(facts))}`),
-  );
 }
 
 /** @param {RunView} view */
@@ -150,7 +109,7 @@ export function subtitle(view) {
     " · ",
     plural(view.questions.length, "question"),
     run
-      ? [" · begun ", moment(run.created), " · as of ", moment(run.updated)]
+      ? [" · as of ", moment(run.updated)]
       : view.events.length
         ? [" · begun ", moment(view.events[0].at)]
         : null,

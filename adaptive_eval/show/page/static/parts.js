@@ -37,11 +37,12 @@ import { count, plural } from "./text.js";
  */
 
 /**
- * One section of the page: `render` gives its content, `painted` and `wire` get the element that holds it.
+ * One section of the page: `render` gives its content, `painted` and `wire` get the element that holds it. What is not
+ * always `shown` is folded away.
  * @typedef {object} Section
  * @property {string} id
  * @property {string} title
- * @property {string} short
+ * @property {boolean} [shown]
  * @property {(state: State) => Child[]} render
  * @property {(root: HTMLElement, state: State) => void} [painted]
  * @property {(root: HTMLElement, state: State) => void} [wire]

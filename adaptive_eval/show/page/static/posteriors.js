@@ -35,7 +35,6 @@ const VALUES = { order: (row) => row.index, mean: (row) => row.mean, spread: (ro
 export const posteriors = {
   id: "questions",
   title: "Questions",
-  short: "Questions",
   render(state) {
     const { view, facts, ui } = state;
     const rows = sorted(filtered(rowsOf(view, facts), ui.filter ?? "", textsOf), ui.sort, facts);

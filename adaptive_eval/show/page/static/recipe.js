@@ -13,7 +13,6 @@ import { yaml } from "./yaml.js";
 export const recipe = {
   id: "repeat",
   title: "How to repeat this run",
-  short: "Repeat",
   render({ view }) {
     const configuration = tidy(view.configuration);
     const run = view.results?.run;

@@ -10,7 +10,6 @@ import { name, number, plain, plural } from "./text.js";
 export const rubrics = {
   id: "rubrics",
   title: "Under other rubrics",
-  short: "Rubrics",
   render({ view }) {
     const found = view.relabelled;
     if (!found)

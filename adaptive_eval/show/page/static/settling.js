@@ -18,7 +18,6 @@ const DASHES = ["", "7 4"];
 export const settling = {
   id: "settling",
   title: "How the ranking settled",
-  short: "Settling",
   render(state) {
     const points = pointsOf(state.view.looks);
     if (points.length < 2) return nothing("There is nothing to show before the second look.");

@@ -22,7 +22,6 @@ const USED = {
 export const spending = {
   id: "budget",
   title: "Budget over time",
-  short: "Budget",
   render(state) {
     const { view } = state;
     if (!view.spending.length) return nothing("No trial has been stored yet.");

@@ -17,7 +17,6 @@ const SHOWN = 24;
 export const stopping = {
   id: "stopping",
   title: "The stopping rule at work",
-  short: "Stopping rule",
   render(state) {
     const { view, facts, ui } = state;
     const keyOf = (/** @type {PairRow} */ pair) => pairKey(pair.better, pair.worse);

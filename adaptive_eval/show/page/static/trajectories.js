@@ -14,7 +14,6 @@ const ROW = 22;
 export const trajectories = {
   id: "trajectories",
   title: "Rank over looks",
-  short: "Ranks",
   render(state) {
     const { view, facts } = state;
     const looks = view.looks;

@@ -61,7 +61,6 @@ const SHOWN = 300;
 export const trouble = {
   id: "traffic",
   title: "Answers, requests, events",
-  short: "Traffic",
   render(state) {
     return [sites(state), ...[answers, traffic, batches, turns, events].map((part) => part(state))];
   },
