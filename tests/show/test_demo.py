@@ -150,6 +150,7 @@ def test_it_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
 def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
     page = opened(tabs, tmp_path, width=width, dark=dark)
     assert page.text_content("#told") == "1 of 80"
+    assert page.evaluate("document.querySelector('.demo-race').getBoundingClientRect().top") < 200, "it begins there"
     page.click("#step")
     assert page.text_content("#told") == "2 of 80"
     page.evaluate("document.activeElement.blur()")
@@ -169,6 +170,17 @@ def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: i
     assert "for good from trial" in str(page.text_content("#settled"))
     spent = re.search(r"(\d+) trials a question instead of 160 .* 1 of 1", str(page.text_content("#spent")))
     assert spent is not None and 8 <= int(spent[1]) < 60, "two models far apart need few of their trials"
+    before = page.locator("tbody tr").first.inner_text().split("\t")
+    page.fill("#prior", "10")
+    page.fill("#wrong", "0.5")
+    after = page.locator("tbody tr").first.inner_text().split("\t")
+    column = page.locator("thead th").all_inner_texts().index("average")
+    score, worth = (float(cells[column].rstrip("%")) for cells in (before, after))
+    assert worth == pytest.approx(50.0 + score / 2, abs=0.11), "a wrong answer is worth half of a right one"
+    bayes = float(after[column + 2].rstrip("%"))
+    assert bayes < worth - 2.0, "ten imagined answers of each kind draw it to the middle"
+    below = page.evaluate("[...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth - one.clientWidth)")
+    assert max(below) <= 1, "its tables fit"
     page.click("#many")
     shares = [
         float(one) for one in page.evaluate("document.getElementById('tally').textContent.match(/[\\d.]+(?=%)/g)")

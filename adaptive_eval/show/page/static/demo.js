@@ -15,6 +15,8 @@ const RULE = /** @type {Rule} */ (JSON.parse(document.getElementById("rule")?.te
 const SCORES = "62, 60, 55, 40";
 const RACES = 400;
 const [HEIGHT, LEFT, BOTTOM] = [230, 48, 40];
+/** Room below which a table leaves out what is least needed. */
+const PHONE = 420;
 /** As wide as there is room for: two panels stand side by side where each has enough (demo.css says the same). */
 function room() {
   const page = Math.min(1240, document.documentElement.clientWidth);
@@ -36,6 +38,9 @@ const state = {
 
 const field = (/** @type {string} */ id) => /** @type {HTMLInputElement} */ (document.getElementById(id));
 const shown = () => state.steps[state.n - 1];
+const wrong = () => Number(field("wrong").value);
+/** What a share of right answers is worth by the rubric, where a wrong one is worth something too. */
+const worths = () => (/** @type {number} */ share) => wrong() + (1 - wrong()) * share;
 
 /** @param {string} id @param {string} label @param {Record<string, any>} attributes */
 function input(id, label, attributes) {
@@ -50,31 +55,6 @@ function page() {
       h("p", { class: "brand" }, "adaptive-eval"),
       h("h1", null, "Ranking models by sampling"),
     ),
-    h(
-      "p",
-      null,
-      "Models answer questions by chance, and each trial tells a little more of who is better. Sample, pause, go back; then see how few trials it takes to ask only where the ranking is still open.",
-    ),
-    h(
-      "form",
-      { class: "demo-choice", "aria-label": "What is sampled" },
-      input("scores", "true scores, %", { value: SCORES, size: 24 }),
-      input("questions", "questions", { type: "number", min: 1, max: 200, value: 30 }),
-      input("difficulty", "difficulty spread", { type: "number", min: 0, max: 6, step: 0.5, value: 1.5 }),
-      input("most", "trials N", { type: "number", min: 5, max: 200, value: 80 }),
-      h("button", { type: "submit" }, "New draw"),
-      input("file", "or a real run (results.json, .csv, .npz)", { type: "file", accept: ".json,.csv,.npz" }),
-    ),
-    h("p", { id: "problem", class: "problem", role: "alert" }),
-    h(
-      "div",
-      { class: "demo-choice" },
-      h("button", { id: "play", type: "button", "aria-pressed": "false" }, "Play"),
-      h("button", { id: "step", type: "button" }, "One trial"),
-      input("n", "trials so far", { type: "range", min: 1, max: 80, value: 1 }),
-      h("output", { id: "told", for: "n" }),
-    ),
-    h("main", { id: "seen" }),
     h(
       "section",
       { class: "demo-panel demo-race", "aria-labelledby": "peeking" },
@@ -97,6 +77,33 @@ function page() {
       ),
       h("div", { id: "race" }),
     ),
+    h(
+      "p",
+      null,
+      "Now models that differ: they answer questions by chance, and each trial tells a little more of who is better. Sample, pause, go back; then see how few trials it takes to ask only where the ranking is still open.",
+    ),
+    h(
+      "form",
+      { class: "demo-choice", "aria-label": "What is sampled" },
+      input("scores", "true scores, %", { value: SCORES, size: 24 }),
+      input("questions", "questions", { type: "number", min: 1, max: 200, value: 30 }),
+      input("difficulty", "difficulty spread", { type: "number", min: 0, max: 6, step: 0.5, value: 1.5 }),
+      input("most", "trials N", { type: "number", min: 5, max: 200, value: 80 }),
+      input("prior", "prior: imagined answers of each kind", { type: "range", min: 0.5, max: 10, step: 0.5, value: 1 }),
+      input("wrong", "rubric: what a wrong answer is worth", { type: "range", min: 0, max: 0.9, step: 0.1, value: 0 }),
+      h("button", { type: "submit" }, "New draw"),
+      input("file", "or a real run (results.json, .csv, .npz)", { type: "file", accept: ".json,.csv,.npz" }),
+    ),
+    h("p", { id: "problem", class: "problem", role: "alert" }),
+    h(
+      "div",
+      { class: "demo-choice" },
+      h("button", { id: "play", type: "button", "aria-pressed": "false" }, "Play"),
+      h("button", { id: "step", type: "button" }, "One trial"),
+      input("n", "trials so far", { type: "range", min: 1, max: 80, value: 1 }),
+      h("output", { id: "told", for: "n" }),
+    ),
+    h("main", { id: "seen" }),
   ];
 }
 
@@ -184,11 +191,13 @@ function posteriors() {
   const { models } = shown();
   const width = room();
   const nameRoom = 96;
-  const x = linear(0, 1, nameRoom, width - 24);
+  const place = linear(0, 1, nameRoom, width - 24);
+  const worth = worths();
+  const x = (/** @type {number} */ share) => place(worth(share));
   const rows = models.map((one, at) => {
     const [mean, sigma] = one.mu;
     const foot = 34 + at * 34;
-    const points = Array.from({ length: 121 }, (_, place) => mean + (place / 30 - 2) * 2 * sigma).filter(
+    const points = Array.from({ length: 121 }, (_, at) => mean + (at / 30 - 2) * 2 * sigma).filter(
       (v) => v >= 0 && v <= 1,
     );
     const bell = points.map(
@@ -225,7 +234,7 @@ function posteriors() {
   const height = 50 + models.length * 34 + 20;
   return figure(
     { label: `Posteriors of ${models.length} models after ${state.n} trials`, width, height },
-    bottomTicks(ticks(0, 1, 5), x, height - 40, (value) => percent(value), "score", width - 24),
+    bottomTicks(ticks(0, 1, 5), place, height - 40, (value) => percent(value), "score", width - 24),
     rows,
   );
 }
@@ -233,19 +242,23 @@ function posteriors() {
 function standing() {
   const { models, ranks, tiers } = shown();
   const order = models.map((_, at) => at).sort((one, other) => models[other].a[0] - models[one].a[0] || one - other);
+  const worth = worths();
+  /** @type {[string, boolean, (at: number) => string][]} */
+  const columns = [
+    ["model", true, (at) => plain(state.world.names[at], 40)],
+    ["rank", true, (at) => String(ranks[at])],
+    ["with uncertainty", false, (at) => String(tiers[at])],
+    ["average", true, (at) => percent(worth(models[at].a[0]), 1)],
+    ["±", true, (at) => percent(1.96 * (1 - wrong()) * models[at].a[1], 1)],
+    ["Bayes@N", true, (at) => percent(worth(models[at].mu[0]), 1)],
+    [`Pass@${DRAWS}`, false, (at) => (Number.isNaN(models[at].pass) ? "–" : percent(models[at].pass, 1))],
+    ["truth", false, (at) => (state.world.truth ? percent(worth(state.world.truth[at]), 1) : "–")],
+  ];
+  const fitting = columns.filter(([, always]) => always || room() > PHONE);
   return table({
     caption: `Ranking after ${state.n} trials`,
-    head: ["model", "rank", "with uncertainty", "average", "±", "Bayes@N", `Pass@${DRAWS}`, "truth"],
-    rows: order.map((at) => [
-      plain(state.world.names[at], 40),
-      String(ranks[at]),
-      String(tiers[at]),
-      percent(models[at].a[0], 1),
-      percent(1.96 * models[at].a[1], 1),
-      percent(models[at].mu[0], 1),
-      Number.isNaN(models[at].pass) ? "–" : percent(models[at].pass, 1),
-      state.world.truth ? percent(state.world.truth[at], 1) : "–",
-    ]),
+    head: fitting.map(([title]) => title),
+    rows: order.map((at) => fitting.map(([, , cell]) => cell(at))),
   });
 }
 
@@ -302,7 +315,7 @@ function draw() {
       curvesOver(
         "One model's scores as trials are added",
         [
-          ["Bayes@N", path((step) => step.models[best].mu[0])],
+          ["Bayes@N", path((step) => worths()(step.models[best].mu[0]))],
           [`Pass@${DRAWS}`, path((step) => step.models[best].pass)],
         ],
         0,
@@ -371,7 +384,7 @@ function choose() {
 /** @param {World} drawn */
 function show(drawn) {
   pause();
-  const steps = history(drawn);
+  const steps = history(drawn, Number(field("prior").value));
   Object.assign(state, { world: drawn, steps, rounds: onlyWhereOpen(steps, RULE), n: 1 });
   draw();
 }
@@ -444,6 +457,12 @@ document.querySelector("form")?.addEventListener("submit", (event) => {
   void tried(choose);
 });
 field("file").addEventListener("change", () => void tried(loaded));
+for (const moved of ["prior", "wrong"])
+  field(moved).addEventListener("input", () => {
+    if (!state.steps.length) return;
+    state.steps = history(state.world, Number(field("prior").value));
+    draw();
+  });
 field("play").addEventListener("click", toggle);
 field("step").addEventListener("click", () => (pause(), move(state.n + 1)));
 field("n").addEventListener("input", () => (pause(), move(Number(field("n").value))));

@@ -31,15 +31,15 @@ function counting(own) {
   };
 }
 
-/** Everything there is to see after each trial. @param {World} shown @returns {Step[]} */
-export function history(shown) {
+/** Everything there is to see after each trial; `prior` as in `bayes`. @param {World} shown @returns {Step[]} */
+export function history(shown, prior = 1) {
   const counters = shown.answers.map(counting);
   const most = shown.answers[0][0].length;
   const found = Array.from({ length: most }, (_, trial) => {
     const n = trial + 1;
     const models = counters.map((counted) => {
       const right = counted(trial);
-      return { a: avg(right, n), mu: bayes(right, n), pass: passAtK(right, n, DRAWS) };
+      return { a: avg(right, n), mu: bayes(right, n, prior), pass: passAtK(right, n, DRAWS) };
     });
     return { n, models, ranks: ranks(models.map((one) => one.a[0])), tiers: tiers(models.map((one) => one.mu)) };
   });

@@ -37,10 +37,13 @@ export function sum(values) {
   return values.reduce((total, one) => total + one, 0);
 }
 
-/** Bayes@N under the uniform prior: [mu, sigma]. @param {Rights} right @param {number} n @returns {[number, number]} */
-export function bayes(right, n) {
-  const total = n + 2;
-  const means = right.map((one) => (one + 1) / total);
+/**
+ * Bayes@N: [mu, sigma]; the prior is a number of imagined answers of each kind, 1 where it is uniform.
+ * @param {Rights} right @param {number} n @returns {[number, number]}
+ */
+export function bayes(right, n, prior = 1) {
+  const total = n + 2 * prior;
+  const means = right.map((one) => (one + prior) / total);
   const spread = sum(means.map((mean) => mean * (1 - mean))) / (total + 1);
   return [sum(means) / right.length, Math.sqrt(spread) / right.length];
 }

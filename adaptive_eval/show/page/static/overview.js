@@ -108,10 +108,6 @@ export function subtitle(view) {
     plural(view.models.length, "model"),
     " · ",
     plural(view.questions.length, "question"),
-    run
-      ? [" · as of ", moment(run.updated)]
-      : view.events.length
-        ? [" · begun ", moment(view.events[0].at)]
-        : null,
+    run ? [" · as of ", moment(run.updated)] : view.events.length ? [" · begun ", moment(view.events[0].at)] : null,
   ];
 }
