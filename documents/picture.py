@@ -16,7 +16,7 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "configs" / "quickstart.yaml"
 PICTURE = ROOT / "docs" / "page.png"
-WIDTH, HEIGHT = 1180, 1280
+WIDTH, HEIGHT = 1180, 800
 
 
 def program(*arguments: object) -> None:

@@ -157,6 +157,7 @@ def running(view: RunView) -> RunView:
 def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., Server]) -> None:
     server = serve(early())
     page = opened(tabs, server)
+    page.locator(".panel").first.click()
     page.locator("#stopping .large summary").click()
     page.locator("[data-open='1']").focus()
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking .note'))")
