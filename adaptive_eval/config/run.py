@@ -356,6 +356,11 @@ class RunConfig(Decisions):
         """The configuration with the opponent as one more model, where it is apart."""
         return self.asked if self.opponent is None else (*self.asked, self.opponent)
 
+    def stated(self) -> dict[str, object]:
+        """The sections that decide, and `judged_by`, the kind of grader, where one may err in its own way."""
+        judged = {"judged_by": self.grader.kind} if isinstance(self.grader, AskedGrader) else {}
+        return super().stated() | judged
+
     @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""

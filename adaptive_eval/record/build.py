@@ -40,6 +40,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import Beginning, RunSubject, Snapshot
 from adaptive_eval.record.warnings import (
     cautions,
+    judge_caution,
     prior_caution,
     repeat_cautions,
     reversal_cautions,
@@ -123,6 +124,7 @@ def build_results(snapshot: Snapshot) -> Results:
         questions=CountedRows(subject.questions, arrived, waiting, snapshot.weights),
         warnings=(
             *rule_caution(subject.decisions),
+            *judge_caution(subject.decisions),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=snapshot.greedy),
             *reversal_cautions(reversals),
             *metric_cautions(metrics),

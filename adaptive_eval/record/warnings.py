@@ -14,7 +14,7 @@ from adaptive_eval.record.lines import several
 from adaptive_eval.record.recorded import LOGS
 from adaptive_eval.record.results import Caution, ModelRow
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import deciding_rule, draws_questions
+from adaptive_eval.record.words import deciding_rule, draws_questions, judged_by, judges_errors
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
@@ -158,6 +158,12 @@ def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
     if rule is not None and rule.caution:
         drawn = "; of questions that are drawn it was not measured" if draws_questions(decisions) else ""
         yield Caution("peeking", None, rule.caution + drawn)
+
+
+def judge_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
+    """What the promise of a judged run does not include."""
+    if (judge := judged_by(decisions)) is not None:
+        yield Caution("judged", None, judges_errors(judge))
 
 
 def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[Caution]:

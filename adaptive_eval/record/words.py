@@ -45,7 +45,8 @@ def decisions_in_words(config: RunConfig, plug_ins: Mapping[str, str], *, import
     return DecisionsInWords(
         objective=_objective(config, plug_ins.get("objective.kind", "")),
         rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
-        promise=_promise(config, plug_ins),
+        promise=_promise(config, plug_ins)
+        + ("" if (judge := judged_by(config.stated())) is None else f" {judges_errors(judge)}"),
         allocation=_allocation(config),
         prior=_prior(config),
         seeds=_imported_seeds(config) if imported else _seeds(config),
@@ -83,15 +84,33 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if rule is None or not isinstance(stopping, Mapping):
         return None
+    beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
     if rule.in_short:
-        return rule.in_short
+        return rule.in_short + beside
     if not rule.correctable and not rule.gives_up:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
     if _chosen(decisions, "objective", "gate", "") is True:
-        return f"a PASS or a FAIL is wrong with a chance of at most {wrong}, however often the data were looked at"
+        return (
+            f"a PASS or a FAIL is wrong with a chance of at most {wrong}, however often the data were looked at{beside}"
+        )
     each = "any wrong call among all pairs" if stopping["familywise"] == "holm" else "for each pair, a wrong call"
-    return f"{each} has a chance of at most {wrong}; calling one of two exactly equal models, of at most {tie}"
+    return f"{each} has a chance of at most {wrong}; calling one of two exactly equal models, of at most {tie}{beside}"
+
+
+def judged_by(decisions: Mapping[str, object]) -> str | None:
+    """The kind of grader whose own errors no promise covers; None where answers are compared with a key."""
+    kind = decisions.get("judged_by")
+    return kind if kind in ("judge", "verifier") and isinstance(kind, str) else None
+
+
+def judges_errors(judge: str) -> str:
+    """What a promise does not include where a judge grades, and what corrects it."""
+    return (
+        f"The promise takes every grade as right. Errors of the {judge} come on top: if it errs more with one model "
+        "than with another, the order can be wrong however many answers there are. Label some answers of each model "
+        "(adaptive-eval label RUN): the report then has its error, and scores and verdicts corrected for it."
+    )
 
 
 def _gate(baseline: str, delta: float, scale: Scale) -> str:

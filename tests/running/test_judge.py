@@ -105,6 +105,11 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
     assert f"| of these the grades of {used.answers} answers | - " in " ".join(report.split())
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"grading":{{"answers":{used.answers},"tokens":{used.tokens},' in page
+    results = read_results(site.directory())
+    assert results is not None and "judged" in {one.kind for one in results.warnings}
+    for told in (ended.stdout, report):
+        assert "errors of the judge come on top" in " ".join(told.split()).lower()
+    assert "Label some answers of each model (adaptive-eval label RUN)" in page
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
     assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
