@@ -81,10 +81,13 @@ APART = 1e-5
 class Math(GraderOptions):
     r"""Correct: the last box equals the answer key as text, as a number or as an expression (math-verify).
 
-    Without a box, the answer is what math-verify finds at the end of the text. `has_box` says which it was.
+    Without a box, the answer is what math-verify finds at the end of the text, unless a box is required. `has_box` says
+    which it was.
     """
 
     kind: Literal["math"] = "math"
+    boxed: Literal["preferred", "required"] = "preferred"
+    """With `required` an answer without a box is wrong."""
 
     @property
     def gives(self) -> frozenset[str]:
@@ -95,13 +98,13 @@ class Math(GraderOptions):
             return None
         box = last_box(final_text(text))
         if box is None:
-            return _marks(False, None, "none") if not text.strip() else None
+            return _marks(False, None, "none") if self.boxed == "required" or not text.strip() else None
         return _settled(box, question.answer)
 
     def grade(self, text: str, question: Question) -> Marks:
         final = final_text(text)
         box = last_box(final)
-        said = box if box is not None else _unboxed(final)
+        said = _unboxed(final) if box is None and self.boxed == "preferred" else box
         if said is None:
             return _marks(False, None, "none")
         settled = _settled(said, question.answer) or _computed(said, question.answer)
@@ -109,7 +112,8 @@ class Math(GraderOptions):
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
-        return (rf"\boxed{{{unwrapped_key(question.answer)}}}", question.answer)
+        in_box = rf"\boxed{{{unwrapped_key(question.answer)}}}"
+        return (in_box, question.answer) if self.boxed == "preferred" else (in_box,)
 
     def warm_up(self) -> None:
         """Load math-verify and build its parser."""

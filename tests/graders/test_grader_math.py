@@ -234,3 +234,15 @@ class TestMagnitude:
         assert not far_apart(factorial(base, evaluate=False), Integer(math.factorial(base)))
         if far_apart(power, Integer(other)):
             assert base**exponent != other
+
+
+@pytest.mark.parametrize("text", ["So x = 4.", "The answer is 4", "$4$", "4", "", "\\boxed{5} or 4"])
+def test_where_a_box_is_required_nothing_else_counts(text: str) -> None:
+    required = Math(boxed="required")
+    question = Question("q", "?", "4")
+    for found in (required.quick(text, question), required.grade(text, question)):
+        assert found is not None and not found.signals["is_correct"]
+        assert found.signals["has_answer"] == found.signals["has_box"] == ("boxed" in text)
+    boxed = required.grade(r"So \boxed{\frac{8}{2}}", question)
+    assert boxed.signals["is_correct"] and boxed.signals["has_box"]
+    assert all(required.grade(one, question).signals["is_correct"] for one in required.right_answers(question))
