@@ -17,6 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text, last_box
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
@@ -181,9 +182,15 @@ def _verified(key: str, said: str) -> bool:
     """math-verify finds the two expressions equal."""
     if len(said) > MAX_EXPRESSION or _too_deep(said):
         return False
+    what = _oversized(said, unwrapped_key(key))
+    too_large = GraderError(f"cannot compare an answer of this size ({what}) with its key")
+    if what not in (None, "exponent", "factorial"):  # to read it alone may take minutes
+        raise too_large
     gold, given = _parsed(unwrapped_key(key)), _parsed(said)
     if gold and given and _far_apart(gold[0], given[0]):
         return False
+    if what is not None:
+        raise too_large
     equal: bool = _math_verify().verify(gold, given, timeout_seconds=None, raise_on_error=True)
     return equal
 
@@ -209,6 +216,12 @@ def _math_verify() -> Any:
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it runs without its own time limits
     return math_verify
+
+
+def _oversized(said: str, key: str) -> str | None:
+    from adaptive_eval.graders.oversized import oversized  # reads calculations, which is for worker processes only
+
+    return oversized(said, key)
 
 
 def _far_apart(one: Any, other: Any) -> bool:

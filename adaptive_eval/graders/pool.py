@@ -5,11 +5,15 @@ answer starts when its worker begins with it, and runs in the worker. The parent
 for longer than that: it is killed, the answer it was at is a grader error, and what it had not begun goes to another.
 What uses up the time or the memory, or ends its worker, gets the benefit of the doubt once: the answer is tried again
 in a fresh process, and after that by nobody in this start of the run.
+
+An answer that takes long holds up no other: after `PATIENCE` its worker leaves its lane to another one, and what it has
+not begun goes there, too. A worker grades in a lane, of which there are as many as processes were wanted.
 """
 
 import asyncio
 import os
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +40,10 @@ BATCH_CHARACTERS = 1_000_000
 START_LIMIT = 120.0
 GRACE = 1.0
 """Seconds beyond the time limit after which a silent worker is killed."""
+PATIENCE = 0.5
+"""Seconds after which an answer has taken long."""
+MOST_SLOW = 4
+"""Workers that are at such answers, beside those in lanes, where the number of workers was left open."""
 ATTEMPTS = 2
 CLOSED = TaskFailed("was closed before it came to this answer", over=True)
 
@@ -67,6 +75,10 @@ class Workers:
         self._grader, self._count, self._folder, self._keys = grader, count, folder, keys
         self._waiting: asyncio.Queue[_Job] = asyncio.Queue()
         self._serving: set[asyncio.Task[None]] = set()
+        self._lanes = asyncio.Semaphore(count)
+        self._most_slow = MOST_SLOW if grader.workers is None else 0
+        self._slow = 0
+        """Workers that have left their lanes."""
         self._idle = 0
         self._closed = False
         self._started = False
@@ -85,9 +97,13 @@ class Workers:
             job.settle(told)
         else:
             self._waiting.put_nowait(job)
-            if self._idle == 0 and len(self._serving) < self._count:
-                self._serving.add(asyncio.create_task(self._serve()))
+            self._spread()
         return await job.result
+
+    def _spread(self) -> None:
+        """Have one more worker where something waits and there is a lane for it."""
+        if self._idle == 0 and len(self._serving) - self._slow < self._count and not self._waiting.empty():
+            self._serving.add(asyncio.create_task(self._serve()))
 
     async def close(self) -> None:
         """End every worker; what was not graded yet is a grader error."""
@@ -105,11 +121,15 @@ class Workers:
         batch: list[_Job] = []
         try:
             while True:
-                batch = await self._batch()
-                worker = worker or await self._start(batch)
-                if worker is not None and not await self._grade(worker, batch):
-                    await worker.end()
-                    worker = None
+                with ExitStack() as lane:
+                    await self._lanes.acquire()
+                    lane.callback(self._lanes.release)
+                    if not (batch := await self._batch()):
+                        continue
+                    worker = worker or await self._start(batch)
+                    if worker is not None and not await self._grade(worker, batch, lane):
+                        await worker.end()
+                        worker = None
         finally:
             if worker is not None and not all(job.result.done() for job in batch):
                 worker.kill()
@@ -130,7 +150,7 @@ class Workers:
         while len(batch) < share and characters < BATCH_CHARACTERS and not self._waiting.empty():
             batch.append(self._waiting.get_nowait())
             characters += len(batch[-1].task.text)
-        return batch
+        return [job for job in batch if not job.result.done()]  # others have been graded elsewhere, or are not wanted
 
     def _take_waiting(self) -> list[_Job]:
         """All that nobody has begun with."""
@@ -143,42 +163,77 @@ class Workers:
         except OSError as error:
             reply: TaskDone | TaskFailed = TaskFailed(f"cannot start: {error}", over=True)
         else:
-            await worker.send(WorkerSetup(self._grader))
-            reply = await self._reply(worker, START_LIMIT)
+            ready = False
+            try:
+                await worker.send(WorkerSetup(self._grader))
+                reply = await self._reply(worker, START_LIMIT)
+                ready = isinstance(reply, TaskDone)
+            finally:
+                if not ready:
+                    worker.kill()
+                    await worker.end()
             if isinstance(reply, TaskDone):
                 self._started = True
                 return worker
-            worker.kill()
-            await worker.end()
-            if isinstance(reply, TaskFailed) and not reply.again and not self._started:
+            if not reply.again and not self._started:
                 self._refused = reply
                 batch = [*batch, *self._take_waiting()]
         for job in batch:
             job.settle(reply)
         return None
 
-    async def _grade(self, worker: Worker, batch: Sequence[_Job]) -> bool:
+    async def _grade(self, worker: Worker, batch: Sequence[_Job], lane: ExitStack) -> bool:
         """Have a batch graded. False: the worker is gone, and what it had not begun waits for another."""
         await worker.send([job.task for job in batch])
+        limit, left = self._grader.timeout + GRACE, False
         for number, job in enumerate(batch, start=1):
-            reply = await self._reply(worker, self._grader.timeout + GRACE)
+            reply, waited = None, 0.0
+            if not left and limit > PATIENCE and self._slow < self._most_slow:
+                reply, waited = await self._soon(worker), PATIENCE
+                if reply is None:
+                    left = True
+                    worker.give_way()
+                    self._leave(lane, batch[number:])
+            reply = reply or await self._reply(worker, limit - waited, waited)
             job.attempts += 1
             if isinstance(reply, TaskFailed) and reply.again and job.attempts < ATTEMPTS:
                 self._waiting.put_nowait(job)
             else:
                 job.settle(reply)
             if isinstance(reply, TaskFailed) and reply.over:
-                for rest in batch[number:]:
+                for rest in () if left else batch[number:]:
                     self._waiting.put_nowait(rest)
                 return False
         return True
 
-    async def _reply(self, worker: Worker, limit: float) -> TaskDone | TaskFailed:
+    def _leave(self, lane: ExitStack, rest: Sequence[_Job]) -> None:
+        """Give the lane to another worker, which is started if there is none, and what waits behind a long answer."""
+        lane.pop_all().close()
+        self._slow += 1
+        lane.callback(self._come_back)
+        for job in rest:
+            self._waiting.put_nowait(job)
+        self._spread()
+
+    def _come_back(self) -> None:
+        self._slow -= 1
+
+    async def _reply(self, worker: Worker, limit: float, waited: float = 0.0) -> TaskDone | TaskFailed:
+        """The next reply, after so long in vain; a worker that does not give it within `limit` is killed."""
         try:
             return await worker.receive(limit)
-        except WorkerHung as error:
+        except WorkerHung:
             worker.kill()
+            return TaskFailed(f"was silent for {waited + limit:g} s and was killed", over=True, again=True)
+        except WorkerDead as error:
             return TaskFailed(str(error), over=True, again=True)
+
+    async def _soon(self, worker: Worker) -> TaskDone | TaskFailed | None:
+        """The next reply where it does not take long."""
+        try:
+            return await worker.receive(PATIENCE, last=False)
+        except WorkerHung:
+            return None
         except WorkerDead as error:
             return TaskFailed(str(error), over=True, again=True)
 

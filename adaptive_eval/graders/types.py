@@ -109,7 +109,7 @@ class GraderOptions(Section):
     timeout: float = Field(10.0, gt=0, le=3600)
     """Seconds that one answer may take in a worker process; then it is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
-    """Worker processes at most; default: one per core but one, two to four."""
+    """Worker processes at most; default: one per core but one, two to four, and four more for slow answers."""
     memory: float = Field(2.0, gt=0)
     """GiB that a worker process may use; beyond that it is a grader error."""
 

@@ -185,6 +185,8 @@ BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.graders.worke
 LATE = 0.2
 """Seconds that an answer may take through the event loop once it lies in the pipe."""
 END_LIMIT = 2.0
+GIVES_WAY = 5
+"""Niceness: a third of what another process gets."""
 
 
 class WorkerHung(Exception):
@@ -208,6 +210,8 @@ class Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
+        self._reading: asyncio.Future[TaskDone | TaskFailed] | None = None
+        """The next reply, where somebody goes on waiting for it."""
 
     @classmethod
     async def start(cls, folder: Path, keys: Collection[str] = ()) -> "Worker":
@@ -230,21 +234,25 @@ class Worker:
             self._stdin.write(frame(value))
             await self._stdin.drain()
 
-    async def receive(self, limit: float) -> TaskDone | TaskFailed:
-        """The next reply, for which the worker has `limit` seconds."""
-        reading = asyncio.ensure_future(self._read())
+    async def receive(self, limit: float, *, last: bool = True) -> TaskDone | TaskFailed:
+        """The next reply, for which the worker has `limit` seconds; `last`: then it is not waited for any longer."""
+        reading = self._reading = self._reading or asyncio.ensure_future(self._read())
+        goes_on = False
         try:
             await asyncio.wait({reading}, timeout=limit)
-            if not reading.done():
+            if not reading.done() and last:
                 # this loop may have been held up itself, and the reply be waiting in the pipe
                 await asyncio.wait({reading}, timeout=LATE)
             if not reading.done():
-                raise WorkerHung(f"was silent for {limit:g} s and was killed")
+                goes_on = not last
+                raise WorkerHung
             return reading.result()
         except asyncio.IncompleteReadError:
             raise WorkerDead(f"died (exit status {await self._process.wait()})") from None
         finally:
-            reading.cancel()
+            if not goes_on:
+                reading.cancel()
+                self._reading = None
 
     async def _read(self) -> TaskDone | TaskFailed:
         length = int.from_bytes(await self._stdout.readexactly(LENGTH), "big")
@@ -252,14 +260,23 @@ class Worker:
         return reply
 
     async def end(self) -> None:
-        """Close its input, and kill it if that does not end it."""
+        """Close its input, and kill it if that does not end it, or if nobody waits for that; it has ended then."""
         self._stdin.close()
         try:
             async with asyncio.timeout(END_LIMIT):
                 await self._process.wait()
         except TimeoutError:
+            pass
+        finally:
             self.kill()
+            if self._reading is not None:
+                self._reading.cancel()
             await self._process.wait()
+
+    def give_way(self) -> None:
+        """Have the process go behind others where processors are scarce, from now on."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, GIVES_WAY)
 
     def kill(self) -> None:
         """End the process at once."""

@@ -255,6 +255,48 @@ async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -
         os.kill(pid, 0)
 
 
+async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
+    held = [tmp_path / f"held_{number}" for number in range(3)]
+    async with pool(custom(workers=None)) as grade:
+        stuck = [asyncio.create_task(grade(f"wait {path}")) for path in held]
+        others = asyncio.gather(*map(grade, ["yes", "no"] * 20))
+        assert [result.category for result in await others] == [1, 0] * 20
+        for path in held:
+            await until(path.exists)
+        assert (await grade("yes")).category == 1 and not any(task.done() for task in stuck)
+    for task in stuck:
+        with pytest.raises(GraderError, match="was closed"):
+            await task
+
+
+async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker]) -> None:
+    opened = GradingPool(custom(), BINARY, folder=HERE)
+    answer = Answer(text="yes", finish_reason="stop", seed=0, replica="r", latency=1.0)
+    waiting = asyncio.create_task(opened.grade(answer, QUESTION))
+    await until(lambda: bool(starts))
+    await opened.close()
+    with pytest.raises(GraderError, match="was closed"):
+        await waiting
+    assert [worker._process.returncode is None for worker in starts] == [False]
+
+
+async def test_ending_a_worker_that_is_cancelled_has_ended_it(starts: list[Worker], tmp_path: Path) -> None:
+    """It is one that would not end by itself."""
+    opened, begun = GradingPool(custom(), BINARY, folder=HERE), tmp_path / "begun"
+    answer = Answer(text=f"wait {begun}", finish_reason="stop", seed=0, replica="r", latency=1.0)
+    waiting = asyncio.create_task(opened.grade(answer, QUESTION))
+    await until(begun.exists)
+    (worker,) = starts
+    ending = asyncio.create_task(worker.end())
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert worker._process.returncode is not None
+    waiting.cancel()
+    await opened.close()
+
+
 async def test_several_workers_share_the_work() -> None:
     async with pool(custom(workers=2)) as grade:
         results = await asyncio.gather(*[grade("pid") for _ in range(200)])

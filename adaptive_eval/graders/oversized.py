@@ -1,0 +1,112 @@
+"""Expressions that a computer algebra system would expand for minutes, known by their size before it sees them.
+
+What counts are numbers that are written in them: digits, exponents (those of nested groups multiplied), the bounds of
+sums and products, factorials, binomials, and how many parts there are. An answer key may have as much of each: then
+its answers may, too.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+from adaptive_eval.graders.calculation import value_of
+
+MOST = {
+    "digits": 300,
+    "power": 30,
+    "exponent": 20_000,
+    "bound": 1_000,
+    "factorial": 20_000,
+    "binomial": 20_000,
+    "parts": 60,
+    "bars": 16,
+}
+"""An answer's limits, whatever its key has. A `power` is that of a group, an `exponent` that of a single sign."""
+_OPENING, _CLOSING = "({[", ")}]"
+_NUMBER = re.compile(r"(?<![.\d])\d+")
+"""Without the digits behind a point, which make nothing larger."""
+_FACTORIAL = re.compile(r"(\d+)\s*!")
+_OF_FACTORIAL = re.compile(r"!\s*[)}\]]+\s*!")
+_BINOMIAL = re.compile(r"\\[dt]?binom\s*\{([^{}]*)\}")
+_NUMERIC = re.compile(r"[\d^{}()\s*+!-]+|\\cdot|\\times")
+
+
+class _Group(NamedTuple):
+    """A bracket that is open."""
+
+    below: bool
+    """It stands below a sign, such as the lower bound of a sum."""
+    power: float = 1.0
+    """The largest within it."""
+
+
+def oversized(said: str, key: str) -> str | None:
+    """What an answer has more of than can be compared; None: nothing."""
+    given, wanted = sizes(said), sizes(key)
+    return next((name for name, most in MOST.items() if given[name] > max(most, wanted[name])), None)
+
+
+def sizes(latex: str) -> dict[str, float]:
+    """The largest of each that an expression has."""
+    found = dict.fromkeys(MOST, 0.0)
+    found["digits"] = max((len(run) for run in _NUMBER.findall(latex)), default=0)
+    for number in _FACTORIAL.findall(latex):
+        found["factorial"] = math.inf if _OF_FACTORIAL.search(latex) else max(found["factorial"], _whole(number))
+    for above in _BINOMIAL.findall(latex):
+        found["binomial"] = max(found["binomial"], _whole(above))
+    found["parts"] = max(latex.count(","), latex.count("+") + latex.count("-"), latex.count(")"))
+    found["bars"] = latex.count("|")
+    for name, power in _powers(latex):
+        found[name] = max(found[name], power)
+    return found
+
+
+def _powers(latex: str) -> Iterator[tuple[str, float]]:
+    """Exponents, by what they stand on: a sign, a group (times those within it), or the lower bound of a sum."""
+    groups, before, at = [_Group(False)], _Group(False), 0
+    grouped = False
+    while at < len(latex):
+        sign = latex[at]
+        at += 1
+        if sign == "^":
+            text, at = _exponent(latex, at)
+            power = before.power * _whole(text)
+            yield "bound" if before.below else "power" if grouped else "exponent", power
+            groups[-1] = groups[-1]._replace(power=max(groups[-1].power, power))
+        elif sign in _OPENING:
+            groups.append(_Group(latex[at - 2 : at - 1] == "_"))
+        elif sign in _CLOSING and len(groups) > 1:
+            before, grouped = groups.pop(), True
+            groups[-1] = groups[-1]._replace(power=max(groups[-1].power, before.power))
+        elif not sign.isspace():
+            before, grouped = _Group(False), False
+
+
+def _exponent(latex: str, at: int) -> tuple[str, int]:
+    """The text of an exponent that begins here, and where it ends."""
+    while at < len(latex) and latex[at].isspace():
+        at += 1
+    if latex[at : at + 1] != "{":
+        return latex[at : at + 1], at + 1
+    depth, end = 0, at
+    while end < len(latex):
+        depth += (latex[end] == "{") - (latex[end] == "}")
+        end += 1
+        if depth == 0:
+            break
+    return latex[at + 1 : end - 1], end
+
+
+def _whole(latex: str) -> float:
+    """The size of a number that is written out or calculated; 1 of what is none."""
+    if _NUMERIC.sub("", latex).strip() or not _NUMBER.search(latex):
+        return 1.0
+    value = value_of(latex)
+    if not isinstance(value, Fraction):
+        return math.inf
+    try:
+        return abs(float(value))
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,67 @@
+"""Expressions that would keep a computer algebra system busy are known by their size; others are compared."""
+
+import pytest
+
+from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.mathematics import Math
+from adaptive_eval.graders.oversized import oversized
+from adaptive_eval.questions.types import Question
+
+NINES = "9" * 400
+BOMBS = [
+    (r"(x+1)^{10000}", "power"),
+    (r"((x+1)^{9})^{9}", "power"),
+    (r"\left(\frac{x+1}{x-1}\right)^{5000}", "power"),
+    (r"x^{9^{9^9}}", "exponent"),
+    (r"1234567^{1234567}x", "exponent"),
+    (rf"x^{{{NINES}}}", "digits"),
+    (r"\sum_{k=1}^{10^9} \frac{x}{k}", "bound"),
+    (r"\binom{1000000000}{500000000}x", "binomial"),
+    (r"100000!x", "factorial"),
+    (r"(10000!)!x", "factorial"),
+    (r"\{" + ",".join(map(str, range(90))) + r"\}", "parts"),
+    ("+".join(f"x^{{{k}}}" for k in range(90)), "parts"),
+    ("|x-" * 20 + "1" + "|" * 20, "bars"),
+]
+
+
+@pytest.mark.parametrize(("said", "what"), BOMBS)
+def test_what_would_take_minutes_is_no_grade_at_once(said: str, what: str) -> None:
+    assert oversized(said, "x^2-1") == what
+    with pytest.raises(GraderError, match=rf"cannot compare an answer of this size \({what}\)"):
+        Math().grade(rf"So \boxed{{{said}}}", Question("q", "?", "x^2-1"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        r"2^{2024}-1",
+        r"\frac{3^{2025}-1}{2}",
+        r"\binom{2024}{1012}",
+        r"2024!",
+        r"\sum_{k=0}^{1000} x^k",
+        r"1-\left(\frac{5}{6}\right)^{20}",
+        r"x_{1}^{2}+x_{2}^{2}",
+        r"\int_{0}^{1} x^{100} dx",
+        r"n^{n^{n}}",
+        "0." + "3" * 600,
+        r"|x-1|+|x-2|+|x-3|",
+    ],
+)
+def test_usual_answers_are_small(said: str) -> None:
+    assert oversized(said, "x") is None
+
+
+def test_a_key_may_have_what_its_answers_have() -> None:
+    assert oversized("(1+x)^{100}", "(x+1)^{100}") is None
+    assert oversized("(1+x)^{101}", "(x+1)^{100}") == "power"
+    for said, right in (("(1+x)^{31}", True), ("(1+x)^{30}", False)):
+        marks = Math().grade(rf"\boxed{{{said}}}", Question("q", "?", "(x+1)^{31}"))
+        assert marks.signals["is_correct"] is right
+
+
+@pytest.mark.parametrize(
+    "said", ["^", "^{", "{^}", "((((", "_{^", "}}^{2}", r"\binom{", "x^{9" + "^{9" * 200, "!" * 900]
+)
+def test_what_is_no_expression_has_a_size_all_the_same(said: str) -> None:
+    assert oversized(said, said) is None
