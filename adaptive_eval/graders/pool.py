@@ -301,5 +301,5 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "")
 
 
 def _default_workers() -> int:
-    """One per core but one, two to four."""
+    """One per core but one, at least two and at most four."""
     return max(FEWEST_WORKERS, min(MOST_WORKERS, (os.cpu_count() or 2) - 1))
