@@ -18,7 +18,7 @@ from adaptive_eval.launch.types import HOST, FlagValue, LaunchConfig, Scalar, sp
 
 
 def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:
-    """What is wrong where the program cannot be found as the server would find it; None where all is well."""
+    """The problem if the server would not find its program; None if it would."""
     program = command[0]
     if os.sep in program:
         found = shutil.which(folder / program)

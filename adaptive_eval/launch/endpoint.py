@@ -65,12 +65,12 @@ class LaunchedEndpoint:
         self._changed.set()
 
     def retire(self) -> None:
-        """Nothing new is to go to this server, if the model has another one."""
+        """Send nothing new to this server if the model has another one."""
         self._retired = True
 
     @property
     def idle(self) -> bool:
-        """Nobody waits for an answer of this server."""
+        """Whether no answer of this server is awaited."""
         return not self._in_flight
 
     @property

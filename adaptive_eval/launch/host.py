@@ -43,7 +43,7 @@ class ExclusivePlaces:
         for before in self._words[: self._words.index(word) + 1]:
             async with self._turns[before]:
                 if before not in self._locks:
-                    self._locks[before] = await self._taken(before, tell)
+                    self._locks[before] = await self._take_word(before, tell)
         return self._locks[word].descriptor
 
     def release(self) -> None:
@@ -52,13 +52,13 @@ class ExclusivePlaces:
             lock.release()
         self._locks.clear()
 
-    async def _taken(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
+    async def _take_word(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
         path, told = reservation_file(word), None
         while True:
             try:
                 return FileLock.take(path, run=self._run)
             except BlockingIOError:
-                holder = _named(path)
+                holder = _holder_text(path)
             except OSError as error:
                 raise LaunchFailed(
                     f"cannot reserve {word} ({path}: {error.strerror}); set TMPDIR to a folder of yours"
@@ -74,11 +74,11 @@ class ExclusivePlaces:
 def holder_of_place(word: str) -> str | None:
     """The run that has a place now; None where it is free. Raises `LaunchFailed`."""
     path = reservation_file(word)
-    return _named(path) if is_locked(path) else None
+    return _holder_text(path) if is_locked(path) else None
 
 
-def _named(path: Path) -> str:
-    """Who has a place."""
+def _holder_text(path: Path) -> str:
+    """Description of the run that holds a place."""
     holder = holder_of(path)
     return (
         f"the run {holder.get('run')} (process {holder['pid']}, since {holder['since']})" if holder else "another run"
@@ -126,26 +126,26 @@ class Host:
 
     @property
     def own(self) -> bool:
-        """Nobody else can take the place of its only model."""
+        """Whether no other model can take the place."""
         return self._place is None and len(self.servers) == 1
 
     @property
     def lasting(self) -> "Host":
-        """No other run gets the place before this one ends."""
+        """This host, whose place no other run gets before this one ends."""
         return self
 
     @property
     def overlapping(self) -> "Host":
-        """Where its models fit beside each other, two are up here at a time."""
+        """This host, with two models up at a time if their memory allows."""
         return self
 
     @property
     def up(self) -> bool:
-        """One of them is served."""
+        """Whether a model is served."""
         return self._loaded is not None
 
     async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
-        """Nothing to wait for: the machine is there, and the place is taken when something is served."""
+        """Return at once: the machine is there, and a place is taken when a model is served."""
 
     async def load(self, model: int, tell: OnEvent) -> None:
         """Serve this model, in place of the one before; raises `LaunchFailed`."""
@@ -162,7 +162,7 @@ class Host:
         tell(server.launched(time.monotonic() - began))
 
     def beside(self, model: int, other: int) -> bool:
-        """There is memory for both."""
+        """Whether there is memory for both."""
         return self.servers[model].spec.overlaps and self.servers[other].spec.overlaps
 
     def retire(self, model: int) -> None:
@@ -172,7 +172,7 @@ class Host:
         self.servers[model].endpoint.retire()
 
     def idle(self, model: int) -> bool:
-        """Nobody waits for an answer of its server here."""
+        """Whether no answer of its server is awaited here."""
         return self.servers[model].endpoint.idle
 
     def leave(self, model: int, tell: OnEvent) -> Coroutine[Any, Any, None]:

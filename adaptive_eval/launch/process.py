@@ -42,7 +42,7 @@ class ServerLog:
             self._start = file.tell()
 
     def last_lines(self) -> tuple[str, ...]:
-        """What the server printed last since it was started, safe for a terminal and without secrets."""
+        """Last lines that the server printed since it was started, safe for a terminal and without secrets."""
         try:
             with self.path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)

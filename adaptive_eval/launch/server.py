@@ -61,14 +61,14 @@ async def version_of(root: str, secrets: Sequence[str] = ()) -> str | None:
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
             for path, key in ABOUT:
                 with suppress(httpx2.HTTPError, ValueError):
-                    told = orjson.loads(await _beginning(client, path))
+                    told = orjson.loads(await _read_beginning(client, path))
                     if isinstance(told, dict) and isinstance(told.get(key), str):
                         return redacted(told[key], secrets)[:LONGEST_VERSION]
     return None
 
 
-async def _beginning(client: httpx2.AsyncClient, path: str) -> bytes:
-    """What the server answers, as much of it as is worth reading."""
+async def _read_beginning(client: httpx2.AsyncClient, path: str) -> bytes:
+    """Beginning of the server's response."""
     found = b""
     async with client.stream("GET", path) as answer:
         async for part in answer.aiter_raw():
@@ -96,7 +96,7 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """What is started for a model at a port, and how it is known to be ready."""
+    """The process to start for a model at a port, and how to know that it is ready."""
 
     model: str
     port: int
@@ -159,7 +159,7 @@ class LaunchedServer:
         except LaunchFailed as error:
             if not self._was_up:  # what has never worked is a mistake, and would fail again
                 raise
-            process = await self._again(str(error), tell)
+            process = await self._restart(str(error), tell)
         self._watch = asyncio.create_task(self._keep_up(process, tell))
         self._watch.add_done_callback(self._on_watch_end)
 
@@ -167,7 +167,7 @@ class LaunchedServer:
         """Leave the place to another model: asleep, where it can sleep, else stopped."""
         if self.spec.sleeps:
             process = await self._leave("its server was put to sleep")
-            self._asleep = process is not None and await self._told("/sleep?level=1")
+            self._asleep = process is not None and await self._post("/sleep?level=1")
         if not self._asleep:
             await self.stop()
 
@@ -198,7 +198,7 @@ class LaunchedServer:
         process, asleep, self._asleep = self._process, self._asleep, False
         if process is None or not asleep:
             return None
-        if await self._told("/wake_up"):
+        if await self._post("/wake_up"):
             with suppress(LaunchFailed):
                 await wait_until_ready(self.spec.root, self.spec.health, process.ended, self.spec.timeout)
                 self.endpoint.begin()
@@ -207,8 +207,8 @@ class LaunchedServer:
         self._process = None
         return None
 
-    async def _told(self, path: str) -> bool:
-        """Whether the server has done what this says."""
+    async def _post(self, path: str) -> bool:
+        """POST to the server; whether it answered 200."""
         with suppress(TimeoutError, httpx2.HTTPError):
             async with (
                 asyncio.timeout(SLEEP_SECONDS),
@@ -263,21 +263,21 @@ class LaunchedServer:
 
     async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
         while True:
-            reason = self._with_last_lines(await self._end_of(process))
+            reason = self._with_last_lines(await self._wait_for_end(process))
             await self.endpoint.end()
             await process.stop()  # what it has left behind may hold the memory that the next one needs
             self._process = None
             began = time.monotonic()
-            process = await self._again(reason, tell)
+            process = await self._restart(reason, tell)
             tell(self.launched(time.monotonic() - began))
 
-    async def _end_of(self, process: ServerProcess) -> str:
-        """How the server has ended, or why it has to."""
+    async def _wait_for_end(self, process: ServerProcess) -> str:
+        """Description of how the server has ended, or why it has to."""
         silence = self.endpoint.silence
         await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
         return process.ended.result() if process.ended.done() else f"does not answer any more: {silence.result()}"
 
-    async def _again(self, reason: str, tell: OnEvent) -> ServerProcess:
+    async def _restart(self, reason: str, tell: OnEvent) -> ServerProcess:
         """Start a server that has been up again; raises `LaunchFailed` when that has been tried often enough."""
         while self._deaths < RESTARTS:
             self._deaths += 1
@@ -290,22 +290,22 @@ class LaunchedServer:
         raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
 
     def launching(self, waited: float | None) -> ServerLaunching:
-        """What is recorded when it is started."""
+        """Event of a server that is started."""
         spec = self.spec
         return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), spec.place, waited)
 
     def launched(self, seconds: float) -> ServerLaunched:
-        """What is recorded when it is ready."""
+        """Event of a server that is ready."""
         spec = self.spec
         return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), spec.place, seconds)
 
     def _with_last_lines(self, what: str) -> str:
-        """What happened to the server, with the last lines of its log."""
+        """The given message, with the last lines of the server's log."""
         lines = (f"  {line}" for line in self._log.last_lines())
         return "\n".join([f"its server {what} (log: {self.spec.log})", *lines])
 
     def _on_watch_end(self, task: asyncio.Task[None]) -> None:
-        """Nobody may wait for a server that nobody starts again."""
+        """Fail those who wait for a server whose watch has ended."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.endpoint.give_up(
                 str(error) if isinstance(error, LaunchFailed) else f"watching its server failed: {error!r}"

@@ -105,7 +105,7 @@ class PoolConfig(Section):
 
     @property
     def variables(self) -> Mapping[str, VariableValue]:
-        """What every server gets."""
+        """Environment variables of every server."""
         return {} if self.of_cluster and "env" not in self.model_fields_set else self.env
 
 

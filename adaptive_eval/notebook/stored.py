@@ -54,7 +54,7 @@ class RunRecord:
 
     @property
     def results(self) -> Results | None:
-        """What results.json says; None before the first look."""
+        """Content of results.json; None before the first look."""
         return self.view.results
 
     def to_pandas(self, *, texts: bool = False) -> Frames:

@@ -14,7 +14,7 @@ HEADINGS = ("tier", "model", "score", "95% interval", "trials")
 
 
 class RankedRow(Protocol):
-    """What a table of models shows of each: a row of the results, or of the status of a run that goes on."""
+    """A row of a table of models: of the results, or of the status of a run that goes on."""
 
     @property
     def name(self) -> str: ...

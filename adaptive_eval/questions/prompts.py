@@ -80,7 +80,7 @@ def template_fields(template: str) -> frozenset[str]:
 
 
 def template_problems(template: str, known: Collection[str]) -> Iterator[str]:
-    """What is wrong with the braces of a template, given the fields that a question has."""
+    """Problems with the braces of a template, given the fields that a question has."""
     for place in dict.fromkeys(_places(template)):
         if place.field in known and place.more:
             yield f"{{{place.field}{place.more}}} is more than a name; write {{{place.field}}}"
@@ -107,7 +107,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def render(prompt: PromptConfig, question: Question, api: Literal["chat", "completions"] = "chat") -> Prompt:
-    """What a model is sent for a question."""
+    """Messages that a model is sent for a question."""
     asked = _asked(prompt.template, question)
     shown = [(_asked(prompt.template, _as_question(example)), example.answer) for example in prompt.few_shot]
     if api == "chat":

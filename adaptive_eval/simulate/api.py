@@ -289,7 +289,7 @@ class Api:
 
     @property
     def _seconds(self) -> float:
-        """What a verdict takes."""
+        """Seconds until a verdict is sent."""
         return self._respondent.world.latency.median
 
     def _complete(self, path: str, raw: bytes) -> tuple[int, dict[str, Any]]:

@@ -132,17 +132,17 @@ class BatchApi:
 
     @property
     def counts(self) -> Counter[str]:
-        """What was created, and what was answered, cancelled, expired or failed, whether or not somebody looked."""
+        """Number of batches and requests that were created, answered, cancelled, expired or failed."""
         for batch in self._batches.values():
             if (word := self._word(batch)) in ENDED:
-                self._lines(batch, word)
+                self._result_lines(batch, word)
         return self._counts
 
     def _reply(self, request: ApiRequest, kind: str, what: str, name: str | None, part: str | None) -> ApiReply:
         if what == "files":
             return self._file(request, name)
         if name is None:
-            data = [self._said(batch) for batch in reversed(self._batches.values()) if batch.kind == kind]
+            data = [self._batch_status(batch) for batch in reversed(self._batches.values()) if batch.kind == kind]
             return _json(200, {"object": "list", "data": data, "has_more": False})
         if name not in self._batches:
             return _json(404, _error(f"no batch has the id {name}", "not_found_error"))
@@ -151,7 +151,7 @@ class BatchApi:
             return self._cancel(batch)
         if part == "results":
             return self._results(batch)
-        return _json(200, self._said(batch))
+        return _json(200, self._batch_status(batch))
 
     # -- creating -------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class BatchApi:
         if self._habits.meets("lost", serial):
             self._counts["lost"] += 1
             return ApiReply((), reset_after=0.0)
-        return _json(202 if kind == "beta" else 200, self._said(batch))
+        return _json(202 if kind == "beta" else 200, self._batch_status(batch))
 
     def _requests(self, kind: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         """Each with a custom_id and a body for the chat API."""
@@ -203,7 +203,7 @@ class BatchApi:
         if self._word(batch) in ENDED:
             return _json(409, _error("the batch has ended", "invalid_request_error"))
         batch.cancelled = self._now()
-        return _json(200, self._said(batch))
+        return _json(200, self._batch_status(batch))
 
     def _created(self, batch: SimulatedBatch) -> float:
         """Seconds since 1970."""
@@ -222,12 +222,12 @@ class BatchApi:
             return "validating" if age < 0.1 * whole else "in_progress" if age < 0.9 * whole else "finalizing"
         return "expired" if batch.expires else "completed"
 
-    def _said(self, batch: SimulatedBatch) -> dict[str, Any]:
+    def _batch_status(self, batch: SimulatedBatch) -> dict[str, Any]:
         word = self._word(batch)
-        lines = self._lines(batch, word) if word in ENDED else []
+        lines = self._result_lines(batch, word) if word in ENDED else []
         total, failed = len(batch.requests), sum(not _succeeded(line) for line in lines)
         if batch.kind == "v1/messages":
-            return self._said_of_messages(batch, word, lines)
+            return self._message_batch_status(batch, word, lines)
         said: dict[str, Any] = {
             "id": batch.id,
             "object": "batch",
@@ -245,7 +245,7 @@ class BatchApi:
         files = self._output(batch, lines) if word in ENDED else {}
         return said | {"metadata": batch.metadata} | files
 
-    def _said_of_messages(self, batch: SimulatedBatch, word: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    def _message_batch_status(self, batch: SimulatedBatch, word: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
         own = {request["custom_id"]: "succeeded" for request in batch.requests}  # what the results leave out, too
         own |= {line["custom_id"]: line["result"]["type"] for line in lines if line["custom_id"] in own}
         kinds = Counter(own.values()) if word in ENDED else Counter(processing=len(own))
@@ -269,18 +269,18 @@ class BatchApi:
         word = self._word(batch)
         if word not in ENDED:
             return _json(404, _error("the batch has not ended", "not_found_error"))
-        body = b"".join(orjson.dumps(line) + b"\n" for line in self._lines(batch, word))
+        body = b"".join(orjson.dumps(line) + b"\n" for line in self._result_lines(batch, word))
         return ApiReply(((0.0, whole_response(200, body, kind=_JSON_LINES)),))
 
-    def _lines(self, batch: SimulatedBatch, word: str) -> list[dict[str, Any]]:
+    def _result_lines(self, batch: SimulatedBatch, word: str) -> list[dict[str, Any]]:
         """The results in no order that means anything; made once."""
         if batch.lines is None:
-            batch.lines = [] if word == "failed" else list(self._made(batch, word))
+            batch.lines = [] if word == "failed" else list(self._make_result_lines(batch, word))
             batch.lines.sort(key=lambda line: hashed_integers(1, "order", line["custom_id"])[0])
             self._counts[word] += 1
         return batch.lines
 
-    def _made(self, batch: SimulatedBatch, word: str) -> Iterator[dict[str, Any]]:
+    def _make_result_lines(self, batch: SimulatedBatch, word: str) -> Iterator[dict[str, Any]]:
         age = (self._now() - batch.created) / max(self._habits.seconds, 1e-9)
         share = {"completed": 1.0, "expired": 0.5}.get(word, min(age, 0.9))
         answered = round(share * len(batch.requests))
@@ -289,9 +289,9 @@ class BatchApi:
             if number >= answered:
                 yield _unanswered(batch.kind, custom_id, word)
                 continue
-            yield from self._of_one(batch, custom_id, body)
+            yield from self._answer_request(batch, custom_id, body)
 
-    def _of_one(self, batch: SimulatedBatch, custom_id: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _answer_request(self, batch: SimulatedBatch, custom_id: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raw = orjson.dumps(body)
         about = raw.decode()
         self._seen[about] += 1

@@ -25,7 +25,7 @@ class TimeWindow:
 
 
 class Fault(StrEnum):
-    """What may happen to one request."""
+    """A fault of one request."""
 
     RATE_LIMITED = "rate_limited"
     SERVER_ERROR = "server_error"
@@ -62,7 +62,7 @@ class Faults:
     seed: int = 0
 
     def draw(self, request: object, attempt: int) -> Fault | None:
-        """What happens to a request at its attempt (from 0)."""
+        """Draw the fault of a request at its attempt (from 0)."""
         at = unit_float(hashed_integers(1, "fault", self.seed, request, attempt)[0])
         for fault in Fault:
             at -= getattr(self, fault.value)

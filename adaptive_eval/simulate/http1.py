@@ -51,7 +51,7 @@ class ServingSlots:
         return ticket
 
     def leave(self, ticket: SlotTicket) -> None:
-        """Whoever asked is gone: give its places to others."""
+        """Release the places of a client that has gone."""
         self._line = deque(entry for entry in self._line if entry[0] is not ticket)
         self.running -= len(ticket.running)
         for timer in ticket.running.values():

@@ -56,7 +56,7 @@ class SimulatedJudge:
     """Its server takes `response_format`."""
 
     def reply(self, prompt: str, seed: int) -> str:
-        """What the judge says to a transcript."""
+        """Reply of the judge to a transcript."""
         marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
         rules = prompt.partition(_RULES_END)[0]
         lines, wanted = _LINE.findall(prompt), _OBJECT.search(prompt)
@@ -111,7 +111,7 @@ class SimulatedJudge:
         return self._moved(verdict, ["first", "second", "tie"], f"{marked['first']}\n{marked['second']}", moved)
 
     def _moved(self, verdict: str, levels: list[str], answer: str, moved: float) -> str:
-        """What it says where an answer asks for something."""
+        """Reply to an answer that gives the judge an instruction."""
         claim = _CLAIM.search(answer)
         if claim is None or moved >= self.susceptibility:
             return verdict

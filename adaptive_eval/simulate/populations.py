@@ -80,7 +80,7 @@ class AnswerPopulation:
 
     @property
     def signals(self) -> Signals:
-        """What a run finds of each of them."""
+        """Signals that a run finds for each answer."""
         return Signals(
             is_correct=self.is_correct.astype(float),
             has_box=self.has_box.astype(float),

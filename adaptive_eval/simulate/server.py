@@ -75,7 +75,7 @@ class SimulatedServer:
 
     @property
     def base_url(self) -> str:
-        """What a client's `base_url` is set to."""
+        """Address for a client's `base_url`."""
         return f"http://{HOST}:{self._port}/v1"
 
     @property
@@ -85,7 +85,7 @@ class SimulatedServer:
 
     @property
     def batch_counts(self) -> Counter[str]:
-        """What became of batches and of the requests in them."""
+        """Number of batches, and of the requests in them, by state."""
         return self._api.batches.counts
 
     async def listen(self) -> None:

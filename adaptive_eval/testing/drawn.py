@@ -43,14 +43,14 @@ def same_data(one: Any, other: Any) -> bool:
 
 
 def looks_like(line: Any) -> tuple[str, ...]:
-    """What tells a line from others."""
+    """Colour, dashes and marker of a line, which tell it from others."""
     from matplotlib.colors import to_hex
 
     return to_hex(line.get_color()), str(line.get_linestyle()), str(line.get_marker())
 
 
 def places_of(axes: "Axes", along: str, models: Sequence[str]) -> dict[str, int]:
-    """Where along an axis the name of each model stands, in whole steps; empty where names are no ticks."""
+    """Place of each model's name along an axis, in whole steps; empty if names are no ticks."""
     axis = getattr(axes, f"{along}axis")
     found: dict[str, int] = {}
     for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False):
@@ -74,7 +74,7 @@ def points_drawn(axes: "Axes") -> Iterator[FloatArray]:
 
 
 def marks_by_place(axes: "Axes", along: str) -> dict[int, list[tuple[float, ...]]]:
-    """Everything that is drawn at each whole step along an axis, by its numbers."""
+    """Marks at each whole step along an axis, by their numbers."""
     found: dict[int, list[tuple[float, ...]]] = {}
     for place, values in _marks(axes, along == "x"):
         found.setdefault(round(place), []).append(tuple(round(value, 9) for value in values))

@@ -119,7 +119,7 @@ def _written(form: ExportFormat, source: ExportSource, path: Path) -> list[int]:
 
 
 def _content(path: Path) -> list[tuple[str, bytes]]:
-    """Of a file; of the files of a folder their names, since logs of other tools bear dates."""
+    """Bytes of a file; for a folder the names of its files, since logs of other tools bear dates."""
     if path.is_dir():
         return sorted((file.name, b"") for file in path.iterdir())
     return [("", path.read_bytes())]
@@ -131,7 +131,7 @@ def _check_progress(told: list[int], trials: int) -> None:
 
 
 def _check_failure(form: ExportFormat, source: ExportSource, path: Path) -> None:
-    """What breaks while trials are read ends the export: a part of them must not pass for all."""
+    """Check that an error while trials are read ends the export: a part of them must not pass for all."""
     run = copy.copy(source.run)
     run.reader = _Failing(source.reader)  # type: ignore[assignment]
     try:

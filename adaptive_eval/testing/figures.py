@@ -88,7 +88,7 @@ def check_figure(draw: "Draw", name: str | None = None) -> None:
 
 
 class _Figures:
-    """What is drawn of views."""
+    """Draws views by the function that is tried."""
 
     def __init__(self, draw: "Draw", name: str) -> None:
         self._draw, self.name = draw, name
@@ -154,7 +154,7 @@ def _with_rows(view: RunView, change: Callable[[ModelRow], ModelRow]) -> RunView
 
 
 def _without_scores(view: RunView, number: int) -> RunView:
-    """The last so many models have none."""
+    """The view in which the last so many models have no score."""
     names = {row.name for row in _results(view).models[-number:]}
     return _with_rows(view, lambda row: replace(row, **UNKNOWN) if row.name in names else row)
 
@@ -307,7 +307,7 @@ def _moved(view: RunView, name: str) -> RunView:
 
 
 def _check_place(figures: _Figures, view: RunView, first: "Figure", number: int) -> None:
-    """What is known of one model stands by its name: where names stand along an axis, and in a legend."""
+    """Check that a model's values stand by its name, along an axis and in a legend."""
     name = view.models[number]
     for before, after in zip(first.axes, figures.of(_moved(view, name)).axes, strict=True):
         for along in ("x", "y"):
@@ -370,7 +370,7 @@ def _with_more(view: RunView, fields: Sequence[str]) -> RunView:
 
 
 def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
-    """Where a score stands with its interval, each end goes by its own side."""
+    """Check that each end of an interval is drawn on its own side."""
     row = next(one for one in _results(view).models if None not in (one.score, one.lo, one.hi))
     assert row.score is not None and row.lo is not None and row.hi is not None
     for end, value, sign in (("lo", row.lo - 2e-3, -1.0), ("hi", row.hi + 2e-3, 1.0)):
@@ -397,7 +397,7 @@ def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
 
 
 def _check_all_is_drawn(figures: _Figures) -> None:
-    """Of many models, questions and looks the last counts as the first does: where one is drawn, all are."""
+    """Check that the last of many models, questions and looks is drawn if the first is."""
     view = view_of_many()
     plain = figures.of(view)
     _check_all_are_named(plain, view, figures.name)

@@ -175,7 +175,7 @@ def _at_length(right: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_thoughts(grader: Grader, question: Question, right: str, wrong: str, name: str) -> None:
-    """What stands before `</think>` is no answer, and thoughts that never end leave none."""
+    """Check that text before `</think>` is no answer, and that thoughts which never end leave none."""
     if isinstance(grader, Python):
         return  # its function is given the text as the model wrote it
     for text, wanted in (
@@ -188,7 +188,7 @@ def _check_thoughts(grader: Grader, question: Question, right: str, wrong: str, 
 
 
 def _check_section(grader: Grader, question: Question, texts: Sequence[str], found: Sequence[Marks], name: str) -> None:
-    """What holds of a grader that is more than a function."""
+    """Check what only a grader of this package has: its quick way, its names of signals, its way to a worker."""
     for text, marks in zip(texts, found, strict=True):
         quick = grader.quick(text, question)
         fail_unless(quick is None or quick == marks, f"{name}: quick says otherwise than grade of {text!r:.80}")

@@ -149,7 +149,7 @@ class _Reading:
 
 
 def _facts(record: Record) -> dict[str, Any]:
-    """What a record says, None where nothing is known; what is no trial has neither text nor grade."""
+    """Values of a record, None if unknown; a record that is no trial has neither text nor grade."""
     there = record.missing is None
     return {
         "model": record.model,
@@ -255,7 +255,7 @@ def _check_amiss(
 def _check_place(
     name: str, where: str, before: Mapping[str, Any], found: Sequence[tuple[object, Mapping[str, Any] | None]]
 ) -> None:
-    """What a row says with each value in one place, None where it was refused: nothing is made up."""
+    """Check that a row with a strange value in one place makes nothing up; None stands for a refused row."""
     said = [(value, facts) for value, facts in found if facts is not None]
     trials = {facts["trial"] for value, facts in said if value is not None and value is not LEFT_OUT}
     for value, facts in said:
@@ -274,7 +274,7 @@ def _check_place(
 
 
 def _check_grades(name: str, where: str, key: str, found: Sequence[tuple[object, Any]]) -> None:
-    """Where a grade stands, nothing else is taken for one."""
+    """Check that no other value is taken for a grade."""
     grades = {repr(value): grade for value, grade in found}
     known = {value: grade for value, grade in grades.items() if grade is not None}
     wrong, right = (known.get(repr(number), known.get(repr(bool(number)))) for number in (0, 1))

@@ -43,7 +43,7 @@ def check_objective(objective: Objective, models: int = 4) -> None:
 
 
 def _comparisons(objective: Objective, models: int) -> str:
-    """Those of the models in their order and the other way round, and the family."""
+    """Comparisons of the models in their order and the other way round, and the family."""
     orders = np.arange(models), np.arange(models)[::-1].copy()
     named = [np.asarray(objective.comparisons(order)).tolist() for order in orders]
     return f"{named} {np.asarray(objective.family(models)).tolist()}"

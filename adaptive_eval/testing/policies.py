@@ -37,7 +37,7 @@ def _allocations(policy: Policy) -> str:
 
 
 def check_allocation(policy: Policy, view: View) -> None:
-    """What it gives for one view."""
+    """Check the allocation for one view."""
     name = type(policy).__name__
     given = _allocated(policy, view, name)
     shape = view.issued.shape
@@ -99,7 +99,7 @@ def view_cases(cases: int = CASES) -> Iterator[View]:
 
 
 def _allocated(policy: Policy, view: View, name: str) -> IntArray:
-    """What it gives for a copy that cannot be written to."""
+    """Allocation for a copy that cannot be written to."""
     copies = {field.name: getattr(view, field.name).copy() for field in fields(view)}
     for value in copies.values():
         value.flags.writeable = False

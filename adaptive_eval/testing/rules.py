@@ -169,7 +169,7 @@ def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArr
 
 
 def _check_extremes(rule: Rule, name: str) -> None:
-    """What nobody can doubt is called, and what nobody can know is not."""
+    """Check that a certain difference is called, and one that ties show by chance is not."""
     one = np.ones(1)
     clear = _evidence(1, True, CERTAIN_Z * one, one, CERTAIN_SIGMA * one)
     called = _called(_boundary(rule, clear, name), clear).all()
@@ -186,7 +186,7 @@ def _check_extremes(rule: Rule, name: str) -> None:
 
 
 def _check_ties(rule: Correctable, name: str) -> None:
-    """Of exact ties, whose z is a walk W(t)/sqrt(t), the least p-value is below alpha in a share of at most alpha."""
+    """Check that of exact ties, whose z is W(t)/sqrt(t), a share of at most alpha ever has a p-value below alpha."""
     rng, least = np.random.default_rng(0), np.ones(PATHS)
     times, walk, before = np.linspace(0.025, 1.0, LOOKS), np.zeros(PATHS), 0.0
     for t in times:
@@ -231,7 +231,7 @@ def _check_raised(rule: Extendable, name: str) -> None:
 
 
 def _check_extended(rule: Extendable, looks: Sequence[Evidence], then: Evidence, name: str) -> None:
-    """What must hold at once of the rule under the next horizon, on a few pairs."""
+    """Check the rule under the next horizon on a few pairs."""
     few = np.arange(8)
     some, now = [_part(look, few) for look in looks], _part(then, few)
     with no_error(f"{name}: extended", lambda: f"after {len(some)} looks, the last {_first(now, 0)}"):
@@ -290,7 +290,7 @@ def _p_value(rule: Correctable, on: Evidence, sign: int, name: str) -> FloatArra
 
 
 def _raising(ask: Callable[[Evidence], object], on: Evidence) -> str:
-    """Which pair it is that an error is raised for, as far as one pair alone shows it."""
+    """The pair for which an error is raised, if one pair alone shows it."""
     for at in range(len(on.z)):
         try:
             ask(_part(on, np.array([at])))

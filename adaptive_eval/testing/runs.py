@@ -22,7 +22,7 @@ def fail_unless(holds: bool, said: str) -> None:
 
 @contextmanager
 def no_error(what: str, where: Callable[[], str]) -> Iterator[None]:
-    """Whatever is raised becomes an AssertionError, which names the values for which it was raised."""
+    """Turn any exception into an AssertionError that names the values for which it was raised."""
     try:
         yield
     except AssertionError:
