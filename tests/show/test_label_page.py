@@ -77,6 +77,7 @@ def test_what_is_pressed_is_stored_and_old_pages_change_nothing(run: Path, serve
         ("label?place=1&label=correct", "POST", {"secret": "guess"}, 404),
         ("label?place=1&label=correct", "GET", {}, 404),
         ("label?place=1&label=correct", "POST", {"host": "rebound.example"}, 421),
+        ("label?place=1&label=correct", "POST", {"host": "127.0.0.1:8000@evil"}, 421),
         ("assets/..", "GET", {}, 404),
         ("labels.jsonl", "GET", {}, 404),
     ],

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patient_time import until
 
 from adaptive_eval.show.serve import http1
-from adaptive_eval.show.serve.http1 import HttpServer, MalformedHead, PageRequest, PageResponse, parse_head
+from adaptive_eval.show.serve.http1 import HttpServer, MalformedHead, PageRequest, PageResponse, asked_host, parse_head
 
 pytestmark = pytest.mark.patient
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -141,16 +142,46 @@ async def test_a_head_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http1, "MOST_CONNECTIONS", 3)
-    async with serving(Counting()) as (_, port):
+    async with serving(Counting()) as (server, port):
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        for reader, writer in held:
+            writer.write(HEAD.replace(b"/ ", b"/stream "))
+            await reader.readuntil(b"data: 1\n\n")
         said = await exchange(port, b"")
         assert said.startswith(b"HTTP/1.1 503") and b"more than 3 connections" in said
         held[0][1].close()
-        await asyncio.sleep(0.05)
+        await until(lambda: len(server._tasks) < 3)
         assert (await exchange(port, HEAD.replace(b"1.1", b"1.0"))).startswith(b"HTTP/1.1 200")
         for _, writer in held:
             writer.close()
+
+
+async def test_connections_that_say_nothing_shut_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http1, "MOST_CONNECTIONS", 3)
+    async with serving(Counting()) as (server, port):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(9)]
+        assert (await exchange(port, HEAD.replace(b"1.1", b"1.0"))).startswith(b"HTTP/1.1 200")
+        assert await silent[0][0].read() == b"", "the one that was silent for longest is closed"
+        await until(lambda: len(server._tasks) <= 3)
+        for _, writer in silent:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "host"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1"),
+        ("[::1]:8000", "::1"),
+        ("LocalHost", "localhost"),
+        ("127.0.0.1:8000@evil", ""),
+        ("evil@127.0.0.1:8000", ""),
+        ("127.0.0.1:8000/x", ""),
+        ("127.0.0.1:", ""),
+        ("", ""),
+    ],
+)
+def test_a_host_is_a_name_or_a_number_and_a_port(field: str, host: str) -> None:
+    assert asked_host(parse_head(f"GET / HTTP/1.1\r\nHost: {field}\r\n\r\n".encode())) == host
 
 
 async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

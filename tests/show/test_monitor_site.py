@@ -88,6 +88,7 @@ async def listening(client: httpx2.AsyncClient, name: str = "played") -> AsyncIt
         ("127.0.0.1.evil.example:{port}", False),
         ("localhost.evil.example", False),
         ("evil.example@127.0.0.1.evil.example", False),
+        ("127.0.0.1:{port}@evil.example", False),
         ("[::1", False),
         ("", False),
     ],

@@ -25,6 +25,8 @@ SEND_SECONDS = 60.0
 _REQUEST_LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
 Events = AsyncGenerator[bytes, None]
 
 
@@ -51,6 +53,12 @@ class PageResponse:
     kind: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None
+
+
+def asked_host(request: PageRequest) -> str:
+    """The name or number that a request was addressed to, in lower case, without brackets; "" where it is neither."""
+    found = _HOST.fullmatch(request.headers.get("host", ""))
+    return "" if found is None else found[1].strip("[]").lower()
 
 
 class MalformedHead(Exception):
@@ -98,6 +106,8 @@ class HttpServer:
         self._headers = headers
         self._methods = tuple(methods)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[None], None] = {}
+        """Connections that have not sent a whole head yet, the one that has been silent for longest first."""
 
     async def listen(self, host: str, port: int) -> int:
         """Take connections; gives the port. Raises `OSError` where it cannot be had."""
@@ -117,19 +127,31 @@ class HttpServer:
         self._tasks.add(task)
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                if len(self._tasks) > MOST_CONNECTIONS:
+                if len(self._tasks) > MOST_CONNECTIONS and not self._drop_silent():
                     await self._send(writer, _plain(503, f"more than {MOST_CONNECTIONS} connections"), "GET", False)
                 else:
-                    await self._converse(reader, writer)
+                    await self._converse(reader, writer, task)
         finally:
             self._tasks.discard(task)
+            self._silent.pop(task, None)
             writer.transport.abort()  # what was sent whole is with the system, and the rest is of no use
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _drop_silent(self) -> bool:
+        """Close the connection that has said nothing for longest: else whoever opens many would shut others out."""
+        if (oldest := next(iter(self._silent), None)) is None:
+            return False
+        del self._silent[oldest]
+        oldest.cancel()
+        return True
+
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
+    ) -> None:
         """Answer one request after the other."""
         writer.transport.set_write_buffer_limits(high=0)  # `drain` then waits until nothing is left here
         keeps = True
         while keeps:
+            self._silent[task] = None
             try:
                 async with asyncio.timeout(HEAD_SECONDS):
                     request = parse_head(await reader.readuntil(b"\r\n\r\n"))
@@ -139,6 +161,8 @@ class HttpServer:
             except MalformedHead as error:
                 await self._send(writer, _plain(error.status, str(error)), "GET", False)
                 return
+            finally:
+                self._silent.pop(task, None)
             response = await self._answer(request)
             keeps = request.keeps and response.events is None
             await self._send(writer, response, request.method, keeps)

@@ -15,7 +15,7 @@ from hmac import compare_digest
 from adaptive_eval.errors import AdaptiveEvalError
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.show.page.documents import label_assets, label_page
-from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse
+from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, asked_host
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import (
     FRESH,
@@ -94,7 +94,7 @@ class LabellingSite:
     async def answer(self, request: PageRequest) -> PageResponse:
         """The response to any request."""
         secret, *rest = request.path
-        if not is_number(request.headers.get("host", "").rpartition(":")[0]):
+        if not is_number(asked_host(request)):
             return problem(421, "this address is not served here; use the one that was printed")
         if not compare_digest(secret.encode(), self.secret.encode()):
             return problem(404, "there is nothing here")

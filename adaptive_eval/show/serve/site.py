@@ -16,13 +16,13 @@ from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.channel import Channel
 from adaptive_eval.show.serve.folder import RunsFolder
-from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse
+from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse, asked_host
 from adaptive_eval.show.serve.page_state import to_json
 
 HEADERS = {
@@ -66,19 +66,13 @@ class Site:
 
     async def answer(self, request: PageRequest) -> PageResponse:
         """The response to any request."""
-        if not self._is_ours(request.headers.get("host", "")):
+        host = asked_host(request)
+        if host not in self._names and not is_number(host):
             return problem(421, "this address is not served here; use the one that the monitor has printed")
         try:
             return await self._route(request)
         except StoreError as error:
             return problem(503, str(error))
-
-    def _is_ours(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        return name in self._names or is_number(name)
 
     async def _route(self, request: PageRequest) -> PageResponse:
         match request.path:
