@@ -20,7 +20,7 @@ from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed, first_line
 from adaptive_eval.running.garbage import collect_less
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
-from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, SiteKeeper, saying_so
+from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, saying_so
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteFacts,
@@ -50,7 +50,17 @@ Told = TypeVar("Told")
 
 
 class RayWorker(SiteWorker):
-    """A site that knows its node of the cluster, and has a process of its own."""
+    """A site that knows its node of the cluster, and has a process of its own, which ends with its head or its node."""
+
+    def __init__(self, keep: float) -> None:
+        """`keep`: after so many seconds without a word of a head it ends."""
+        super().__init__()
+        self._watch = HeadWatch(keep)
+        end_with_head(self._watch)
+
+    async def heard(self, keep: float) -> None:
+        """There is a head, as its keeper says."""
+        self._watch.heard(keep)
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model; what Ray and the program have loaded is looked through for cycles no more."""

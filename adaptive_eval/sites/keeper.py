@@ -7,7 +7,9 @@ could live on either. It lives as long as it hears of a head, and for a while wi
 `keep` finds its sites, with their models loaded, and otherwise everything that they took is given back.
 
 A head says that it lives from a thread of its own, from the moment it has joined the cluster: it may be reading what
-millions of trials came to before it asks a site for anything.
+millions of trials came to before it asks a site for anything. The keeper passes that on to its sites. Ray does not end
+the processes of a node whose agent (raylet) was killed: a site ends by itself when its parent process is gone, or when
+it has not heard of a head for `keep`.
 """
 
 import os
@@ -48,6 +50,18 @@ class HeadWatch:
         return self._clock() - self._last >= self._keep
 
 
+def end_with_head(watch: HeadWatch, leave: Callable[[], None] | None = None) -> None:
+    """Start a thread, which no call holds up, that ends this process when there is no head, or no parent, any more."""
+    parent = os.getppid()
+
+    def wait() -> None:
+        while not watch.over and os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        (leave or partial(os._exit, 1))()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 class PlacedSite(NamedTuple):
     """A site as its keeper has it."""
 
@@ -58,15 +72,15 @@ class PlacedSite(NamedTuple):
 class SiteKeeper:
     """What runs beside the books of the cluster; it is called by one head at a time."""
 
-    def __init__(self, site: type, keep: float, leave: Callable[[], None] | None = None) -> None:
-        """`site`: what is placed; `leave` ends the process, and so all that was made here."""
+    def __init__(self, site: type, keep: float) -> None:
+        """`site`: what is placed, made with `keep`."""
         import ray  # which is there on every node, and not where this module is only read
 
         self._site = ray.remote(site)
         self._placed: dict[str, PlacedSite] = {}
-        self._watch, self._leave = HeadWatch(keep), leave or partial(os._exit, 1)
+        self._keep, self._watch = keep, HeadWatch(keep)
         self._words = 0
-        threading.Thread(target=self._watch_head, daemon=True).start()
+        end_with_head(self._watch)
 
     def version(self) -> str:
         """Of adaptive-eval."""
@@ -74,7 +88,10 @@ class SiteKeeper:
 
     def heard(self, keep: float) -> int:
         """The head lives; gives how often it has said so."""
+        self._keep = keep
         self._watch.heard(keep)
+        for placed in self._placed.values():
+            placed.actor.heard.remote(keep)
         self._words += 1
         return self._words
 
@@ -106,7 +123,7 @@ class SiteKeeper:
             "scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0),
         }
         try:
-            actor = self._site.options(**options).remote()
+            actor = self._site.options(**options).remote(self._keep)
         except BaseException:
             _remove(group)
             raise
@@ -126,12 +143,6 @@ class SiteKeeper:
             with suppress(ray.exceptions.RayError):
                 ray.kill(placed.actor)
             _remove(placed.group)
-
-    def _watch_head(self) -> None:
-        """In a thread of its own, which no call holds up."""
-        while not self._watch.over:
-            time.sleep(WATCH_SECONDS)
-        self._leave()
 
 
 def _remove(group: Any) -> None:
