@@ -333,8 +333,10 @@ class Turns:
             self._on_lost(number, model, error.for_good)
         elif error is not None:
             self._failed.add((number, model))
-            if self.servers(model):
+            if self.servers(model) or self._hopeful(model) or not isinstance(error, EndpointError):
+                self._at.pop(number, None)  # another place may take it
                 self._asking.no_further(model, error)
+                self._asking.freed()
             else:
                 self._forsake(model, error)
                 self._asking.down(model, error)

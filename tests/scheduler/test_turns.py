@@ -362,6 +362,31 @@ async def test_a_replica_that_does_not_start_is_done_without(tmp_path: Path, ref
     assert {one.notice for one in told} == {"no_further_server"}
 
 
+async def test_a_model_that_does_not_come_up_at_some_places_is_served_at_another(
+    tmp_path: Path, reference: Bed
+) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = pool(bed, 3)
+    for host in hosts[:2]:
+        host.fails = lambda model: model == 1
+    scheduler = await bed.start()
+    assert not scheduler.lost and bed.looks() == reference.looks()
+    assert 1 in hosts[2].loads and all(host.loads.count(1) <= 1 for host in hosts[:2])
+    assert any(1 in host.loads for host in hosts[:2]), "it was tried there"
+
+
+async def test_a_model_that_comes_up_nowhere_is_tried_once_at_each_place_and_set_aside(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, slots=SLOTS)
+    hosts = pool(bed, 2)
+    for host in hosts:
+        host.fails = lambda model: model == 1
+        host.delay = 0.0
+    bed.endpoints["ada"].delay = bed.endpoints["cyd"].delay = 0.0
+    scheduler = await bed.start()
+    assert list(scheduler.lost) == [1]
+    assert [host.loads.count(1) for host in hosts] == [1, 1]
+
+
 async def stopped_and_resumed(
     bed: Bed, reference: Bed, rng: random.Random, opened: Callable[[], object], longest: float
 ) -> None:
