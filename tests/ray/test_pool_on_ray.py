@@ -1,6 +1,7 @@
 """A pool of a Ray cluster: its places come and go, heads die, and what a run finds is what it finds at home."""
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -80,6 +81,12 @@ def until(met: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process is there that nobody merely has to wait for."""
+    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(told.strip()) and not told.startswith("Z")
+
+
 def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets: Raylets, slots: Slots) -> None:
     slots.add(2)
     process = begun(site, written(site, "held"), raylets, 10)
@@ -109,11 +116,13 @@ def test_a_node_that_joins_later_gives_further_places(
 def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
     site: Site, at_home: Found, raylets: Raylets, slots: Slots
 ) -> None:
-    """All places are lost; then a single one comes back, and all models take turns there."""
+    """All places are lost, and their processes end; then a single one comes back, and all models take turns there."""
     slots.add(2)
     slots.add(1)
     process = begun(site, written(site, "held"), raylets, 10 * len(MODELS))
+    left_alone = {one.pid for one in events(site, SitePlaced)}
     slots.kill_all()
+    until(lambda: not any(map(is_running, left_alone)))
     slots.add(1)
     go_on(site)
     ended_well(process)
