@@ -20,7 +20,8 @@ class ReservedPorts:
     """The ports of one run, or of one site: nobody else on this machine is given one until they are let go."""
 
     def __init__(self) -> None:
-        self._sockets: list[socket.socket] = []
+        self._descriptors: list[int] = []
+        """Of sockets: whoever forgets to let go of them does so when the ports are collected, without a warning."""
 
     def take(self, port: int) -> bool:
         """Whether nobody has the port, who is to have it from now on."""
@@ -30,14 +31,14 @@ class ReservedPorts:
         except OSError as error:  # any other than that says nothing of the port: it is chosen at random
             held.close()
             return error.errno != errno.EADDRINUSE
-        self._sockets.append(held)
+        self._descriptors.append(held.detach())
         return True
 
     def release(self) -> None:
         """Let go of all of them."""
-        for held in self._sockets:
-            held.close()
-        self._sockets.clear()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
 
 
 def reservation_file(word: str) -> Path:

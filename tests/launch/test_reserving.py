@@ -1,5 +1,6 @@
 """Ports at which servers are to listen are given to one run at a time, on a machine with many runs and sites."""
 
+import gc
 import os
 
 import pytest
@@ -37,3 +38,18 @@ def test_two_users_of_a_machine_are_never_given_the_same_port(monkeypatch: pytes
 def test_where_no_port_can_be_reserved_servers_are_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reserving, "HOST", "192.0.2.1")  # of no interface
     assert set(next(ports) for ports in [free_ports()] for _ in range(3)) == {20_000, 20_001, 20_002}
+
+
+def test_ports_that_nobody_lets_go_of_are_free_when_they_are_collected() -> None:
+    """A run that is ended in the middle closes nothing, and no warning of it may be raised wherever that is noticed."""
+
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.ports = ports = free_ports()  # type: ignore[attr-defined]
+    holder.itself = holder  # type: ignore[attr-defined]
+    assert {next(ports) for _ in range(3)} == {20_000, 20_001, 20_002}
+    del holder, ports
+    gc.collect()
+    assert {next(ports) for ports in [free_ports()] for _ in range(3)} == {20_000, 20_001, 20_002}
