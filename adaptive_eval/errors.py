@@ -47,7 +47,7 @@ class RunChanged(StoreError):
 
 
 class StoreFull(StoreError):
-    """Nothing more can be written; what was committed is intact."""
+    """The disk or database takes no more; what was committed is intact."""
 
 
 class EndpointError(AdaptiveEvalError):
@@ -97,7 +97,7 @@ class Alarmed(AdaptiveEvalError):
 
 
 class ExitCode(IntEnum):
-    """What the command line returns."""
+    """Exit codes of the command line."""
 
     REACHED = 0
     """The objective was reached: every comparison is resolved or tied."""
@@ -119,7 +119,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of(error: Exception) -> ExitCode:
-    """What an error means for whoever started the program."""
+    """Exit code of an error."""
     match error:
         case ConfigError() | RunChanged():
             return ExitCode.CONFIGURATION

@@ -67,7 +67,7 @@ def is_locked(path: Path) -> bool:
 
 
 def holder_of(path: Path) -> Mapping[str, object]:
-    """Who took the lock last: `pid`, `host`, `since` and what it said; empty while that is being written."""
+    """The last holder of the lock: `pid`, `host`, `since` and what it said; empty while that is being written."""
     try:
         holder = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -111,7 +111,7 @@ def closed_on_error(opened: SupportsClose) -> Iterator[None]:
 
 @contextmanager
 def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """Where to write a file that is to be at `path`; with `force` it may replace one."""
+    """Place to write a file that is to be at `path`; with `force` it may replace one."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
     if path.exists() and not force:

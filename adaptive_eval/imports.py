@@ -91,7 +91,7 @@ def first_words(specification: str, folder: Path) -> str | None:
 
 
 class _PluginFolder:
-    """Where a plug-in lies: a folder from which modules are imported."""
+    """A folder from which modules of a plug-in are imported."""
 
     def __init__(self, root: Path, only: str | None) -> None:
         self.root, self._only = root, only

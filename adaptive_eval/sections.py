@@ -107,5 +107,5 @@ class Price(Section):
     """Of answers."""
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """What so many tokens cost."""
+        """Cost of so many tokens."""
         return (prompt_tokens * self.input + completion_tokens * self.output) / MILLION

@@ -97,7 +97,7 @@ class Ending:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the command line returns."""
+        """Exit code of the command line."""
         if self.fatal_error is not None:
             return self.fatal_error.exit_code
         if gate_outcome(self.gate) == FAIL:

@@ -82,7 +82,7 @@ class RaySite:
         self._cluster, self._name, self._actor = cluster, name, actor
 
     async def facts(self) -> SiteFacts:
-        """Where it is, as soon as it has a place."""
+        """Facts of the site, as soon as it has a place."""
         return SiteFacts(*await self._told(self._actor.facts.remote()))
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
@@ -95,7 +95,7 @@ class RaySite:
         await self._told(self._actor.order.remote(head, order))
 
     async def news(self, head: str) -> SiteNews:
-        """What the site has to tell."""
+        """News of the site."""
         return SiteNews(*await self._told(self._actor.news.remote(head)))
 
     async def end(self, at_once: bool) -> None:
@@ -127,7 +127,7 @@ class RayCluster:
         self._asking = asyncio.Lock()
 
     async def told(self, call: Awaitable[Told]) -> Told:
-        """What an actor answers; raises `SiteGone`."""
+        """Await an actor call; raises `SiteGone` if Ray reports a failure."""
         try:
             return await call
         except self.ray.exceptions.RayError as error:
@@ -184,7 +184,7 @@ class RayCluster:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _found(self, site: RaySite) -> SiteFacts | None:
-        """What a site says that was there before; None where it says nothing, or runs another version."""
+        """Facts of a site of an earlier head; None if it does not answer or runs another version."""
         try:
             async with asyncio.timeout(FOUND_SECONDS):
                 facts = await site.facts()
@@ -239,7 +239,7 @@ class RayCluster:
             return keeper
 
     async def _version(self, keeper: Any) -> str | None:
-        """Of adaptive-eval where the keeper runs; None where it says nothing."""
+        """Version of adaptive-eval where the keeper runs; None if it does not answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KEEPER_SECONDS):
                 return str(await self.told(keeper.version.remote()))
@@ -272,7 +272,7 @@ class RayCluster:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _had(self, site: RaySite, resources: Mapping[str, float], awaited: PlaceWait) -> SiteFacts:
-        """What the new site says when it has its place."""
+        """Facts of the new site when it has its place."""
         facts = asyncio.ensure_future(site.facts())
         told, began = False, time.monotonic()
         try:

@@ -71,7 +71,7 @@ class SitesEndpoint:
         self._tell()
 
     def abandoned(self, site: str, reason: str) -> None:
-        """Nobody brings the model up any more, there or elsewhere."""
+        """Record that the model is brought up no more, there or elsewhere."""
         self._expected = False
         self.given_up(site, reason)
 
@@ -97,7 +97,7 @@ class SitesEndpoint:
                 raise NotAskedAgain("its site was lost, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
-        """Which sites serve the model."""
+        """Health of the sites that serve the model, and of those that are gone."""
         up = [ReplicaHealth(site, True, "it serves the model", (self._model,)) for site in self._links]
         return Health((*up, *(ReplicaHealth(site, False, reason) for site, reason in self._gone.items())))
 

@@ -46,7 +46,7 @@ class SiteOrigin:
 
 
 class SitePlacing(Protocol):
-    """Where sites are placed."""
+    """A way to place sites."""
 
     def left_by(self, run: str) -> Collection[str]:
         """The names of the sites that an earlier start of a run has left; all of them begin with `run`."""
@@ -104,7 +104,7 @@ class SiteService:
 
 @dataclass(frozen=True, slots=True)
 class SitePlan:
-    """What one site is to be."""
+    """Plan of one site."""
 
     site: str
     """What it is called in the run, such as "site 1"."""
@@ -316,7 +316,7 @@ class SiteHost:
 
     @property
     def _model_name(self) -> str:
-        """Of the model that it serves, or for which it was placed."""
+        """Name of the model that it serves, or for which it was placed."""
         assert self._serves is not None
         return self._plan.services[self._serves].name
 
@@ -325,7 +325,7 @@ class SiteHost:
             self._tell(SiteAwaited(self._model_name, self._plan.site, asked, missing))
 
     def _hear(self, event: Event) -> None:
-        """What the site tells of its servers, with the site's name."""
+        """Pass on an event of the site's servers, with the site's name."""
         if isinstance(event, ServerLaunching | ServerLaunched | ServerDied | ServerReleased):
             event = replace(event, on=self._plan.site)
         self._tell(event)

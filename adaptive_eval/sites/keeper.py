@@ -70,7 +70,7 @@ class PlacedSite(NamedTuple):
 
 
 class SiteKeeper:
-    """What runs beside the books of the cluster; it is called by one head at a time."""
+    """Actor beside the books of the cluster; one head at a time calls it."""
 
     def __init__(self, site: type, keep: float) -> None:
         """`site`: what is placed, made with `keep`."""
@@ -83,7 +83,7 @@ class SiteKeeper:
         end_with_head(self._watch)
 
     def version(self) -> str:
-        """Of adaptive-eval."""
+        """Version of adaptive-eval."""
         return __version__
 
     def heard(self, keep: float) -> int:

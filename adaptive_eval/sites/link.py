@@ -111,7 +111,7 @@ class SiteLink:
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def _send_soon(self) -> None:
-        """With what comes in the next moment, unless a message is full."""
+        """Send with what comes in the next moment, unless a message is full."""
         if len(self._requests) >= self._pace.batch:
             self._send()
         elif self._timer is None:

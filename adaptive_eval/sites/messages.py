@@ -39,7 +39,7 @@ class SiteRequest(NamedTuple):
 
 
 class SiteOrder(NamedTuple):
-    """What the head tells a site in one message."""
+    """A message from the head to a site."""
 
     requests: tuple[SiteRequest, ...] = ()
     allowed: tuple[tuple[int, bool], ...] = ()
@@ -49,7 +49,7 @@ class SiteOrder(NamedTuple):
 
 
 class SiteReply(NamedTuple):
-    """What became of a request: the packed answers in the order of their seeds, or the error."""
+    """Reply to a request: the packed answers in the order of their seeds, or the error."""
 
     number: int
     answers: tuple[tuple[Any, ...], ...] = ()
@@ -57,7 +57,7 @@ class SiteReply(NamedTuple):
 
 
 class SiteNews(NamedTuple):
-    """What a site tells the head in one message."""
+    """A message from a site to the head."""
 
     replies: tuple[SiteReply, ...] = ()
     wanted: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ class SiteNews(NamedTuple):
 
 
 class SiteFacts(NamedTuple):
-    """What a site says of itself."""
+    """Facts of a site, as it reports them."""
 
     node: str
     """The node's name."""
@@ -84,7 +84,7 @@ class SiteFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SiteMaterial:
-    """What is asked, and how answers are graded: the same for all sites of models that are asked alike."""
+    """Prompts, questions and rubric: the same for all sites of models that are asked alike."""
 
     prompts: tuple[Prompt, ...]
     questions: tuple[Question, ...]
@@ -119,7 +119,7 @@ class SiteSetup:
 
 @dataclass(frozen=True, slots=True)
 class SiteSecrets:
-    """What only the site may know: the model with the headers it is sent, and its keys."""
+    """Secrets of a site: the model with the headers it is sent, and its keys."""
 
     model: ModelConfig = field(repr=False)
     keys: Mapping[str, str] = field(repr=False)
@@ -128,7 +128,7 @@ class SiteSecrets:
 
 
 class SiteBegun(NamedTuple):
-    """What came of beginning: what happened meanwhile, and why the site cannot serve, if it cannot."""
+    """Result of beginning: the events until then, and why the site cannot serve, if it cannot."""
 
     events: tuple[Event, ...] = ()
     problem: str | None = None
@@ -146,7 +146,7 @@ class SiteHandle(Protocol):
         ...
 
     async def news(self, head: str) -> SiteNews:
-        """What it has to tell, as soon as there is something, and at each beat."""
+        """News as soon as there is any, and at each heartbeat."""
         ...
 
     async def end(self, at_once: bool) -> None:

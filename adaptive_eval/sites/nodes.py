@@ -21,7 +21,7 @@ MANY = 1024
 
 
 class RayNodes:
-    """What the nodes of the cluster have."""
+    """Resources of the cluster's nodes."""
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray

@@ -78,7 +78,7 @@ def resources_of(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
 
 
 def resource_words(resources: Mapping[str, float]) -> str:
-    """As people write them."""
+    """Resources as people write them."""
     return ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
 
 
@@ -139,7 +139,7 @@ def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, floa
 
 
 class _Served:
-    """What each model's sites are told, and the endpoint over them."""
+    """Setup of each model's sites, and the endpoint over them."""
 
     def __init__(self, prepared: PreparedRun, store: Store) -> None:
         self.endpoints: dict[int, SitesEndpoint] = {}
@@ -159,7 +159,7 @@ class _Served:
             self._told[number] = site_secrets, material, _mark(site_secrets, material_mark, self._config)
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
-        """What a site at this place may serve."""
+        """Models that a site at this place may serve."""
         config, marks = self._config, frozenset(self._told[number][2] for number in group.models)
         services = {}
         for number in group.models:
@@ -182,7 +182,7 @@ class _Served:
 
 
 def _material(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]:
-    """What a model's sites need to know, with a mark of all that is in it."""
+    """Prompts, questions and rubric that a model's sites need, with their digest."""
     grader = prepared.config.grader
     graded_there = None if isinstance(grader, AskedGrader) else grader
     material = SiteMaterial(prepared.prompts[number], prepared.questions, graded_there, prepared.rubric)
@@ -204,7 +204,7 @@ def _keys_of(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, st
 
 
 def _mark(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
-    """Of everything that a site serves and how; another one for whatever differs."""
+    """Digest of everything that a site serves and how."""
     model = site_secrets.model
     hidden = [*model.headers.items(), *model.sampling.extra_headers.items()]
     told = (
@@ -219,7 +219,7 @@ def _mark(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> s
 
 
 def keeper_name(config: RunConfig, directory: Path) -> str:
-    """Of the keeper of all sites of the run in this directory, which is known before the run is read."""
+    """Name of the keeper of all sites of the run in this directory; it is known before the run is read."""
     return f"{config.name}:{_short_digest(str(directory.resolve()))}"
 
 

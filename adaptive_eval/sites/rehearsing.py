@@ -19,7 +19,7 @@ class ClusterRoom(NamedTuple):
 
 
 class SiteRoom(Protocol):
-    """Who knows what a cluster has."""
+    """Source of a cluster's resources."""
 
     def room(self, resources: Mapping[str, float]) -> ClusterRoom:
         """For how many sites there is room."""

@@ -110,7 +110,7 @@ class SiteWorker:
             task.add_done_callback(partial(self._on_end, request))
 
     async def news(self, head: str) -> SiteNews:
-        """What there is to tell: at once where it fills a message, else after a moment; at each beat in any case."""
+        """News: at once if it fills a message, else after a moment, and at each heartbeat."""
         setup = self._require(head)
         if len(self._replies) < setup.batch:
             try:
@@ -215,7 +215,7 @@ class SiteWorker:
         self._tell(SiteReply(request.number, tuple(map(packed, answers, marks))))
 
     async def _marks(self, answer: Answer, question: Question) -> Marks | GraderError | None:
-        """What the grader finds, tried as often as on the head."""
+        """Marks of the grader, tried as often as on the head."""
         if self._grading is None:
             return None
         for attempt in range(ATTEMPTS):
@@ -227,7 +227,7 @@ class SiteWorker:
         raise AssertionError("unreachable")
 
     def _note(self, event: Event) -> None:
-        """What happens to the server."""
+        """Record an event of the server."""
         self._events.append(event)
         self._something.set()
 
