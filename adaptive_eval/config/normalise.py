@@ -95,6 +95,7 @@ SHORT_FORMS = {
 ALIASES = {("trials", "epochs"): ("trials", "max")}
 STORED_SECTIONS = {"opponent"}
 """What a run that is prepared has apart, and no file may have."""
+LM_EVAL = "adaptive_eval.lm_eval.tasks"
 INHERITED = ("sampling", "prompt", "concurrency")
 """Sections that a model has too, key by key over those of the run."""
 MERGED = ("extra_body", "extra_headers")
@@ -166,6 +167,7 @@ def spell_out(document: Document, name: str) -> None:
                 place=document.place((section,)),
             )
         )
+    _expand_lm_eval(document)
     _fill_in_benchmark(document)
     _resolve_aliases(document)
     _apply_preset(document)
@@ -195,6 +197,29 @@ def _fill_in_benchmark(document: Document) -> None:
     if isinstance(questions, dict) and isinstance(benchmark.get("inspect"), str):
         questions.setdefault("task", benchmark["inspect"])
         document.origins[("questions", "task")] = ("benchmark", "inspect")
+
+
+def _expand_lm_eval(document: Document) -> None:
+    """A task of lm-evaluation-harness is a source of questions and a grader, which are functions."""
+    benchmark = document.tree.get("benchmark")
+    if not isinstance(benchmark, dict) or "lm_eval" not in benchmark:
+        return
+    del document.tree["benchmark"]
+    options = {"task": benchmark.pop("lm_eval"), **benchmark}
+    asking = {name: value for name, value in options.items() if name != "metric"}
+    grading = {name: value for name, value in options.items() if name != "limit"}
+    filled = {
+        "questions": {"function": f"{LM_EVAL}:rows", "options": asking, "fields": {"metadata": ["doc"]}},
+        "grader": {
+            **{"kind": "python", "function": f"{LM_EVAL}:grade", "options": grading},
+            **{"key_is_answer": False, "workers": 1, "timeout": 60},
+        },
+    }
+    for section, settings in filled.items():
+        given = document.tree.setdefault(section, {})
+        for key, value in settings.items() if isinstance(given, dict) else ():
+            given.setdefault(key, value)
+            document.origins[(section, key)] = ("benchmark",)
 
 
 def _resolve_aliases(document: Document) -> None:

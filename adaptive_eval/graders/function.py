@@ -23,7 +23,8 @@ class Python(GraderOptions):
 
     The text comes as the model wrote it, thoughts included; `question` has id, prompt, answer, choices, cluster and
     metadata. A number is the signal `score`, correct at 0.5 and more. A mapping may say under `extracted` what the
-    answer was. It runs in a worker process; an exception is a grader error, and what it prints is dropped.
+    answer was. It runs in a worker process; an exception is a grader error, and what it prints is dropped. If it has an
+    attribute `prepare`, that is called with the options before the first answer and its time limit.
     """
 
     kind: Literal["python"] = "python"
@@ -63,6 +64,8 @@ class Python(GraderOptions):
             raise ConfigError(f"grader.function: {self.function} cannot be called with {given}: {error}") from error
         except ValueError:
             pass  # it does not tell what it takes
+        if (prepare := getattr(function, "prepare", None)) is not None:
+            prepare(**self.options)
 
     def key_problem(self, question: Question) -> str | None:
         return None

@@ -31,7 +31,7 @@ def load_questions(
 
     `rows` are given where the questions are in no file.
     """
-    source = str(config.dataset or config.world or config.task or folder / (config.path or ""))
+    source = str(config.dataset or config.function or config.world or config.task or folder / (config.path or ""))
     questions = _from_rows(read_rows(config, folder) if rows is None else rows, config, source)
     if not questions:
         raise ConfigError(f"{source}: no question is left; look at questions.filter, or at the file")

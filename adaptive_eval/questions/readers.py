@@ -7,12 +7,13 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.imports import load_extra, load_pyarrow
+from adaptive_eval.imports import load_attribute, load_extra, load_pyarrow
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
@@ -31,6 +32,8 @@ def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[FileRow]:
     """The rows of a file or a data set, in their order."""
     if config.dataset is not None:
         return _dataset(config)
+    if config.function is not None:
+        return _function(config.function, config.options, folder)
     if config.world is not None:
         return _world(config.world)
     assert config.path is not None, "a section without a source does not validate"
@@ -186,6 +189,21 @@ def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
         raise ConfigError(f"questions.dataset: {config.dataset!r} could not be loaded: {error}") from error
     for number, fields in enumerate(table, start=1):
         yield FileRow(f"row {number}", fields)
+
+
+def _function(name: str, options: Mapping[str, Any], folder: Path) -> Iterator[FileRow]:
+    """The rows that a function of the user's own returns; like a grader, it is called in the configuration's folder."""
+    function: Any = load_attribute(name, folder)
+    with chdir(folder):
+        try:
+            rows = list(function(**options))
+        except ConfigError:
+            raise
+        except Exception as error:  # the function is the user's: whatever it raises, there are no questions
+            raise ConfigError(f"questions.function: {name} raised {type(error).__name__}: {error}") from error
+    for number, fields in enumerate(rows, start=1):
+        problem = None if isinstance(fields, Mapping) else f"is {fields!r:.80}, not a mapping"
+        yield FileRow(f"row {number}", {} if problem else fields, problem)
 
 
 def _world(name: str) -> Iterator[FileRow]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from adaptive_eval.sections import Section, refuse
+from adaptive_eval.sections import Section, Specification, refuse
 
 Scalar = str | int | float | bool | None
 Format = Literal["jsonl", "json", "csv", "parquet"]
@@ -74,6 +74,11 @@ class QuestionsConfig(Section):
     """The commit, tag or branch of the data set: name a commit, and the questions stay the same."""
     task: str | None = None
     """The task of Inspect whose samples they are; `benchmark` fills it in."""
+    function: Specification | None = None
+    """A function of your own that returns rows as mappings, `package.module:function`, looked for beside the
+    configuration and among what is installed."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Handed to the function by name."""
     world: str | None = Field(None, validate_default=True)
     """A world of the simulator, for models with `simulate: true`."""
     fields: FieldsConfig = FieldsConfig()
@@ -88,11 +93,11 @@ class QuestionsConfig(Section):
     @classmethod
     def _one_source(cls, world: str | None, info: ValidationInfo) -> str | None:
         sources = {**info.data, "world": world}
-        given = [name for name in ("path", "dataset", "task", "world") if sources.get(name) is not None]
+        given = [name for name in ("path", "dataset", "function", "task", "world") if sources.get(name) is not None]
         if len(given) > 1:
             raise refuse(f"must be the only source, but {' and '.join(given)} are given", "keep one of them")
-        if not given and {"path", "dataset"} <= sources.keys():
-            raise refuse("or path or dataset must be given", "add `path: questions.jsonl`")
+        if not given and {"path", "dataset", "function"} <= sources.keys():
+            raise refuse("or path, dataset or function must be given", "add `path: questions.jsonl`")
         return world
 
     @field_validator("format")

@@ -391,3 +391,37 @@ def test_a_world_has_questions_that_can_be_graded() -> None:
 def test_an_unknown_world_says_which_there_are() -> None:
     with pytest.raises(ConfigError, match="the worlds are coins"):
         load_questions(QuestionsConfig(world="coin"))
+
+
+FUNCTION = """
+from pathlib import Path
+
+def rows(file, times=1):
+    return [{"prompt": f"What is {line}?", "answer": line} for line in Path(file).read_text().split() * times]
+
+def broken():
+    raise LookupError("no such set")
+
+def lines():
+    return ["a line"]
+"""
+
+
+def test_a_function_of_the_user_s_returns_rows_in_the_folder_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_questions.py").write_text(FUNCTION)
+    (tmp_path / "words.txt").write_text("red blue green")
+    config = QuestionsConfig(function="my_questions:rows", options={"file": "words.txt"}, limit=2)
+    assert [one.answer for one in load_questions(config, folder=tmp_path)] == ["red", "blue"]
+    for name, options, problem in (
+        ("rows", {"file": "none.txt"}, "my_questions:rows raised FileNotFoundError"),
+        ("broken", {}, "my_questions:broken raised LookupError: no such set"),
+        ("lines", {}, "row 1: is 'a line', not a mapping"),
+        ("rows", {"file": "words.txt", "times": 2}, "row 4: is the same question as row 1"),
+        ("nothing", {}, "has no attribute nothing"),
+    ):
+        config = QuestionsConfig(function=f"my_questions:{name}", options=options)
+        with pytest.raises(ConfigError, match=problem):
+            load_questions(config, folder=tmp_path)

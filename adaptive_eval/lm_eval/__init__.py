@@ -1,0 +1,1 @@
+"""Tasks of lm-evaluation-harness: their prompts as questions, and their own grading of what models answer."""

@@ -1,0 +1,170 @@
+"""Tasks of lm-evaluation-harness, by the real package and tasks in local files: `pytest -m tracking tests/lm_eval`."""
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.lm_eval.tasks import grade, load_task, rows
+from adaptive_eval.questions import Question
+from adaptive_eval.store import RunReader
+
+pytestmark = pytest.mark.tracking
+
+QUESTIONS = 12
+TASK = {
+    "task": "sums",
+    "dataset_path": "json",
+    "test_split": "test",
+    "fewshot_split": "train",
+    "output_type": "generate_until",
+    "doc_to_text": "Q: {{question}}\nA:",
+    "doc_to_target": "{{answer}}",
+    "generation_kwargs": {"until": ["Q:"], "do_sample": False},
+    "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+    "filter_list": [
+        {"name": "strict", "filter": [{"function": "regex", "regex_pattern": r"#### (\-?[0-9]+)"}, {"function": "take_first"}]},
+        {"name": "last", "filter": [{"function": "regex", "group_select": -1, "regex_pattern": r"(-?[0-9]+)"}, {"function": "take_first"}]},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a task of the harness's own format, and its data."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    load_task.cache_clear()
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    files = {}
+    for split, first, number in (("test", 1, QUESTIONS), ("train", 50, 5)):
+        file = folder / f"{split}.jsonl"
+        hashes = "#### " if split == "train" else ""
+        documents = [{"question": f"{n} + {n}?", "answer": f"{hashes}{2 * n}"} for n in range(first, first + number)]
+        file.write_text("\n".join(map(json.dumps, documents)))
+        files[split] = str(file)
+    (folder / "sums.yaml").write_text(yaml.safe_dump(TASK | {"dataset_kwargs": {"data_files": files}}))
+    choice = TASK | {"task": "chosen", "output_type": "multiple_choice", "doc_to_choice": ["a", "b"], "doc_to_target": 0}
+    del choice["filter_list"]
+    choice["metric_list"] = [{"metric": "acc"}]
+    (folder / "chosen.yaml").write_text(yaml.safe_dump(choice | {"dataset_kwargs": {"data_files": files}}))
+    return folder
+
+
+def question(tasks: Path, number: int = 0) -> Question:
+    row = list(rows("sums", 2, str(tasks)))[number]
+    return Question(row["id"], row["prompt"], row["answer"], metadata={"doc": row["doc"]})
+
+
+def test_prompts_are_the_harness_s_with_its_examples(tasks: Path) -> None:
+    first, *_ = found = list(rows("sums", 2, str(tasks)))
+    assert len(found) == QUESTIONS and first["answer"] == "2"
+    assert first["prompt"].endswith("\n\nQ: 1 + 1?\nA:") and first["prompt"].count("#### ") == 2
+    assert found == list(rows("sums", 2, str(tasks))), "the same examples each time"
+    assert [row["prompt"] for row in rows("sums", 0, str(tasks), limit=3)] == [f"Q: {n} + {n}?\nA:" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "last"),
+    [
+        ("It is 2.\n#### 2", True, True),
+        ("It is 2", False, True),
+        ("#### 3\nQ: and now #### 2", False, False),
+        ("<think>#### 3</think>#### 2", True, True),
+        ("<think>#### 2", False, False),
+        ("", False, False),
+    ],
+)
+def test_the_task_grades(tasks: Path, text: str, strict: bool, last: bool) -> None:
+    options = {"task": "sums", "num_fewshot": 2, "include_path": str(tasks)}
+    marks = grade(text, question(tasks), **options)
+    assert marks["is_correct"] is strict and marks["score"] == float(strict)
+    assert grade(text, question(tasks), metric="exact_match,last", **options)["is_correct"] is last
+    with pytest.raises(Exception, match="no metric 'bleu'; its metrics are exact_match,strict, exact_match,last"):
+        grade(text, question(tasks), metric="bleu", **options)
+
+
+def test_what_cannot_be_asked_is_refused_with_the_reason(tasks: Path) -> None:
+    with pytest.raises(ConfigError, match="no sampling error"):
+        load_task("chosen", None, str(tasks))
+    with pytest.raises(ConfigError, match="there is no task 'nothing'"):
+        load_task("nothing", None, str(tasks))
+
+
+@contextmanager
+def served(skills: dict[str, float]) -> Iterator[str]:
+    """A model server that adds right with a probability that its model's name says, by the seed."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = request["messages"][-1]["content"]
+            (number,) = re.findall(r"(\d+) \+ \d+\?\nA:$", asked)
+            chance = random.Random(f"{request['model']} {request['seed']} {number}")
+            right = 2 * int(number) + (chance.random() >= skills[request["model"]])
+            message = {"role": "assistant", "content": f"{number} twice.\n#### {right}"}
+            body = json.dumps(
+                {
+                    "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                    "usage": {"prompt_tokens": 20, "completion_tokens": 9},
+                    "model": request["model"],
+                }
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_run_of_a_task_ranks_models_and_stores_its_grades(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with served({"good": 0.95, "bad": 0.3}) as url:
+        models = [{"name": name, "base_url": url} for name in ("bad", "good")]
+        benchmark = {"lm_eval": "sums", "num_fewshot": 2, "include_path": "tasks", "limit": 10}
+        config = {"benchmark": benchmark, "models": models, "sampling": {"max_tokens": 64}, "trials": {"max": 20}}
+        (tmp_path / "sums.yaml").write_text(yaml.safe_dump(config))
+        ended = CliRunner().invoke(app, ["run", "sums.yaml", "--display", "plain"])
+        assert ended.exit_code == 0, ended.output
+    with RunReader.intact(tmp_path / "runs" / "sums") as reader:
+        header = reader.header()
+        records = [record for model in ("bad", "good") for record in reader.trials_of(model)]
+    assert set(header.models) == {"bad", "good"} and {record.question for record in records} == set(map(str, range(10)))
+    for record in records:
+        right = record.answer.text.endswith(f"#### {2 * int(record.question) + 2}")
+        assert record.signals["is_correct"] is right
+    results = json.loads((tmp_path / "runs" / "sums" / "results.json").read_text())
+    assert [row["name"] for row in results["models"]] == ["good", "bad"]
