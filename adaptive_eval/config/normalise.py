@@ -211,8 +211,12 @@ def _expand_lm_eval(document: Document) -> None:
     filled = {
         "questions": {"function": f"{LM_EVAL}:rows", "options": asking, "fields": {"metadata": ["doc"]}},
         "grader": {
-            **{"kind": "python", "function": f"{LM_EVAL}:grade", "options": grading},
-            **{"key_is_answer": False, "workers": 1, "timeout": 60},
+            "kind": "python",
+            "function": f"{LM_EVAL}:grade",
+            "options": grading,
+            "key_is_answer": False,
+            "workers": 1,
+            "timeout": 60,
         },
     }
     for section, settings in filled.items():

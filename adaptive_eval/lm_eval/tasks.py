@@ -39,7 +39,7 @@ def load_task(task: str, num_fewshot: int | None, include_path: str | None) -> A
             "there is no sampling error to decide by. Choose a task that generates text (generate_until)"
         )
     if getattr(found, "UNSAFE_CODE", False):
-        raise ConfigError(f"lm_eval: task {task} runs the code that models write, and no grader here does. Use a sandbox")
+        raise ConfigError(f"lm_eval: task {task} runs code that models write. Run it in a sandbox instead")
     if getattr(found, "MULTIMODAL", False):
         raise ConfigError(f"lm_eval: task {task} has images or sounds, and only text can be asked. Choose a text task")
     found.set_config("num_fewshot", num_fewshot if num_fewshot is not None else found.config.num_fewshot or 0)

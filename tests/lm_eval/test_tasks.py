@@ -22,6 +22,7 @@ from adaptive_eval.store import RunReader
 pytestmark = pytest.mark.tracking
 
 QUESTIONS = 12
+REGEX, FIRST = {"function": "regex"}, {"function": "take_first"}
 TASK = {
     "task": "sums",
     "dataset_path": "json",
@@ -33,10 +34,10 @@ TASK = {
     "generation_kwargs": {"until": ["Q:"], "do_sample": False},
     "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
     "filter_list": [
-        {"name": "strict", "filter": [{"function": "regex", "regex_pattern": r"#### (\-?[0-9]+)"}, {"function": "take_first"}]},
-        {"name": "last", "filter": [{"function": "regex", "group_select": -1, "regex_pattern": r"(-?[0-9]+)"}, {"function": "take_first"}]},
+        {"name": "strict", "filter": [REGEX | {"regex_pattern": r"#### (\-?[0-9]+)"}, FIRST]},
+        {"name": "last", "filter": [REGEX | {"group_select": -1, "regex_pattern": r"(-?[0-9]+)"}, FIRST]},
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -55,7 +56,8 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file.write_text("\n".join(map(json.dumps, documents)))
         files[split] = str(file)
     (folder / "sums.yaml").write_text(yaml.safe_dump(TASK | {"dataset_kwargs": {"data_files": files}}))
-    choice = TASK | {"task": "chosen", "output_type": "multiple_choice", "doc_to_choice": ["a", "b"], "doc_to_target": 0}
+    choice = TASK | {"task": "chosen", "output_type": "multiple_choice", "doc_to_choice": ["a", "b"]}
+    choice["doc_to_target"] = 0
     del choice["filter_list"]
     choice["metric_list"] = [{"metric": "acc"}]
     (folder / "chosen.yaml").write_text(yaml.safe_dump(choice | {"dataset_kwargs": {"data_files": files}}))
