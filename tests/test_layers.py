@@ -31,6 +31,7 @@ LAYERS: list[str] = [
     "adaptive_eval.questions",
     "adaptive_eval.graders",
     "adaptive_eval.inspect",
+    "adaptive_eval.lm_eval",
     "adaptive_eval.store",
     "adaptive_eval.launch",
     "adaptive_eval.scheduler",

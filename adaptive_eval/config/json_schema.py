@@ -12,6 +12,7 @@ from typing import Any
 from adaptive_eval.config.normalise import ALIASES, INHERITED, SHORT_FORMS, STORED_SECTIONS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
+from adaptive_eval.lm_eval.types import LmEvalConfig
 from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
@@ -27,6 +28,9 @@ def json_schema() -> dict[str, Any]:
     for one in _sections(Section):
         _describe_fields(schema if one is RunConfig else sections.get(one.__name__, {}), one)
     _without_stored_ones(schema)
+    sections["LmEvalConfig"] = LmEvalConfig.model_json_schema()
+    _describe_fields(sections["LmEvalConfig"], LmEvalConfig)
+    schema["properties"]["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
     for title, section in (("RunConfig", schema), ("ModelConfig", sections["ModelConfig"])):
         _leave_out(section, FILLED_IN[title])
         for name, key in SHORT_FORMS.items():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
 from adaptive_eval.core.registry import PRESETS
+from adaptive_eval.lm_eval.types import LmEvalConfig
 
 if TYPE_CHECKING:
     from adaptive_eval.config.document import Document
@@ -205,10 +206,14 @@ def _expand_lm_eval(document: Document) -> None:
     if not isinstance(benchmark, dict) or "lm_eval" not in benchmark:
         return
     del document.tree["benchmark"]
+    for key in benchmark.keys() - LmEvalConfig.model_fields.keys():
+        path, known = ("benchmark", key), ", ".join(LmEvalConfig.model_fields)
+        mend = f"remove it; its keys are {known}"
+        document.problems.append(Problem(path, "is no key of such a benchmark", mend, place=document.place(path)))
     options = {"task": benchmark.pop("lm_eval"), **benchmark}
     asking = {name: value for name, value in options.items() if name != "metric"}
     grading = {name: value for name, value in options.items() if name != "limit"}
-    filled = {
+    filled: dict[str, dict[str, object]] = {
         "questions": {"function": f"{LM_EVAL}:rows", "options": asking, "fields": {"metadata": ["doc"]}},
         "grader": {
             "kind": "python",

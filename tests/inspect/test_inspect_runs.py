@@ -258,7 +258,7 @@ def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.Monk
 def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     guide = list(blocks_of(ROOT / "docs" / "guide" / "inspect-tasks.md"))
     (task,) = (block.text for block in guide if block.language == "python")
-    (shown,) = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
+    shown, _ = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
     (site.folder / "my_task.py").write_text(f"{task}\nimport tasks\n")
     changes = {"sandbox": "local", "roles": {"grader": "scripted/judge"}}
     for model, skill in zip(shown["models"], ("p40", "p41"), strict=True):
