@@ -7,7 +7,7 @@ from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import OtherCostRow
 
 WIDEST_NAME = 32
-OF_SEVERAL = ("lost", "unwanted")
+OF_SEVERAL = ("lost", "lost_verdicts", "unwanted")
 """What is told in one line, of however many models it is."""
 
 
@@ -62,6 +62,8 @@ def _words(what: str, subject: str) -> str:
             return f"{subject}, which the run has no more"
         case "lost":
             return f"answers of {subject} that never came"
+        case "lost_verdicts":
+            return f"verdicts on answers of {subject} that never came"
         case "unwanted":
             return f"answers of {subject} that were asked ahead and never wanted"
         case "regrade":

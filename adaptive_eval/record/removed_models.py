@@ -91,7 +91,10 @@ def other_costs(
     for event in unwanted:
         asked[event.model] += event.answers
     rows = []
-    for what, some in (("lost", events_of_kind(events, AnswersLost)), ("unwanted", unwanted)):
+    lost = events_of_kind(events, AnswersLost)
+    answers = [event for event in lost if event.answers or not event.verdicts]
+    verdicts = [event for event in lost if not event.answers and event.verdicts]
+    for what, some in (("lost", answers), ("lost_verdicts", verdicts), ("unwanted", unwanted)):
         for model, cost in sorted(cost_by_model(some, models).items()):
             name, counted = models.name_of(model), 0.0 if model in as_held else cost.gpu_seconds
             rows.append(OtherCostRow(what, name, 0, *cost, counted, asked[name] if what == "unwanted" else 0))

@@ -233,8 +233,9 @@ class OtherCostRow:
     """What caps count besides the stored answers of the models that the run has today."""
 
     what: str
-    """left: answers of a model that the configuration names no more; lost: answers, or replies of a judge, that never
-    came, at the most that they may have cost; unwanted: those that idle slots were asked for ahead and no round wanted;
+    """left: answers of a model that the configuration names no more; lost: answers that never came, at the most that
+    they may have cost; lost_verdicts: a judge's replies that never came on answers of the model; unwanted: answers that
+    idle slots were asked for ahead and no round wanted;
     baseline: what a verifier was asked before any answer; greedy: one greedy
     answer to each question, which came first (R0); opponent: answers that came first, with which all others are
     compared; regrade: verdicts of a `regrade` that did not come to its end."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.postgres.address import whole_path
+from adaptive_eval.store.records import NO_GRADING
 from adaptive_eval.study.experiment import Cell, Curve, DataTable, Experiment, Panel, StudyFigure
 
 
@@ -17,6 +18,8 @@ class SpentTrials(NamedTuple):
     trials: int
     prompt_tokens: int
     completion_tokens: int
+    grading_tokens: int
+    """Of a judge or a verifier, those of verdicts that could not be read or were replaced included."""
     usd: float
     answer_hours: float
     """All answers one after the other: the time of inference that the paper sums."""
@@ -29,9 +32,10 @@ def spent_in(directory: Path) -> list[SpentTrials]:
     """Every model of a run, those without a trial included."""
     with RunReader.intact(directory) as reader:
         models, held, sums = reader.header().models, reader.held() or {}, reader.sums()
+        grading = reader.grading_uses()
     name, found = whole_path(directory).name, []
     for model in models:
-        own = [one for one in sums if one.model == model]
+        own, used = [one for one in sums if one.model == model], grading.get(model, NO_GRADING)
         found.append(
             SpentTrials(
                 run=name,
@@ -39,6 +43,7 @@ def spent_in(directory: Path) -> list[SpentTrials]:
                 trials=sum(one.trials for one in own),
                 prompt_tokens=sum(one.prompt_tokens for one in own),
                 completion_tokens=sum(one.completion_tokens for one in own),
+                grading_tokens=used.cost.tokens + used.in_vain.tokens,
                 usd=sum(one.usd for one in own),
                 answer_hours=sum(one.latency for one in own) / 3600.0,
                 gpu_hours=sum(one.gpu_seconds for one in own) / 3600.0,

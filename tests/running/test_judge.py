@@ -37,6 +37,7 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import AnswersLost, RunReader, VerdictsAsked, events_of_kind
 from adaptive_eval.store.records import WAITS
+from adaptive_eval.study.cost import spent_in
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +153,7 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
             f"{count(in_vain.tokens)} tokens for ver"
         )
         assert_sums_up(site)
+        assert sum(one.grading_tokens for one in spent_in(site.directory())) == told.tokens + in_vain.tokens
         report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
         row = f"of these verdicts that could not be read, or were replaced ({len(failed)}) | - | {in_vain.tokens:,} |"
         assert row in " ".join(report.split())
@@ -302,6 +304,9 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_ur
     assert judge.counts["answered"] == len(stored(site)) and all(one.category is not None for one in stored(site))
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert "of its judge asked for, but never came" in report
+    results = read_results(site.directory())
+    assert results is not None and {row.what for row in results.cost.beside} == {"lost_verdicts"}
+    assert "verdicts on answers of" in report
 
 
 def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str) -> None:

@@ -106,12 +106,13 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
     rows = other_costs(removed, Names(["ada", "bob"]), {1}, events)
     assert [(row.what, row.model, row.tokens, row.gpu_seconds, row.counted_gpu_seconds) for row in rows] == [
         ("left", "cyd", 9, 0.0, 0.0),
-        ("lost", "ada", 107, 31.0, 31.0),
+        ("lost", "ada", 100, 30.0, 30.0),
         ("lost", "bob", 50, 10.0, 0.0),
+        ("lost_verdicts", "ada", 7, 1.0, 1.0),
         ("unwanted", "ada", 40, 6.0, 6.0),
         ("unwanted", "bob", 10, 2.0, 0.0),
     ]
-    assert [row.answers for row in rows] == [0, 0, 0, 8, 1]
+    assert [row.answers for row in rows] == [0, 0, 0, 0, 8, 1]
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0 + 6.0
@@ -120,6 +121,7 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         "3 trials, 216 tokens, $2.05, 0.010 GPU hours on cyd, which the run has no"
     )
     assert said.endswith(
-        "more; answers of 2 models that never came; answers of 2 models that were asked ahead and never wanted"
+        "more; answers of 2 models that never came; verdicts on answers of ada that never came; answers of 2 models "
+        "that were asked ahead and never wanted"
     )
     assert other_costs_in_short(()) is None
