@@ -61,7 +61,8 @@ def _beside_fixed(found: BesideFixed) -> str:
     """Runs like this one beside the smallest fixed design that calls as many."""
     runs = (
         f"Beside the smallest fixed design that calls as many pairs: in {found.worlds} worlds drawn from what these "
-        f"answers leave open, a run takes {found.trials:.1f} trials a question and calls {found.called:.1f} pairs"
+        f"answers leave open, a run takes {found.trials:.1f} trials a question and names the better one of "
+        f"{found.called:.1f} pairs (ties within delta are not counted: a fixed design certifies none)"
     )
     share = f"a run takes {found.cost:.2f} of that (80% interval: {found.low:.2f} to {found.high:.2f})"
     if found.number is None:

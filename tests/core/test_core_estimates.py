@@ -11,7 +11,9 @@ from thoroughness import examples
 
 from adaptive_eval.core import Bench
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, update
+from scorio.moments import FloatArray
 
+PRIORS: tuple[Prior, ...] = ("uniform", "self")
 BINARY = np.array([0.0, 1.0])
 NAMES = Estimates.__slots__
 priors = pytest.mark.parametrize("prior", ["uniform", "self"])
@@ -125,3 +127,21 @@ def test_blocks_of_models_make_no_difference() -> None:
         alone = estimate(counts[[model]], BINARY, "self", np.array(80))
         for name in NAMES:
             np.testing.assert_allclose(getattr(found, name)[model], getattr(alone, name)[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("mostly", ["best", "worst"])
+def test_with_six_categories_only_the_interval_that_decides_holds_the_truth_as_often_as_it_says(mostly: str) -> None:
+    """Eq. 15 (Bayes@N) is drawn to the middle, Eq. 20 (the average with its variance) is far too wide."""
+    rng, weights, trials, runs = np.random.default_rng(1), np.linspace(0.0, 1.0, 6), 8, 200
+    centre = np.array([0.8, 0.1, 0.04, 0.02, 0.02, 0.02][:: -1 if mostly == "best" else 1])
+    chances = rng.dirichlet(4.0 * centre + 0.02, 30)
+    cells = np.stack([[rng.multinomial(trials, one) for one in chances] for _ in range(runs)])
+    uniform, own = (estimate(cells, weights, prior, np.array(80), bayes=True) for prior in PRIORS)
+    truth = float((chances @ weights).mean())
+
+    def coverage(mean: FloatArray, sigma: FloatArray) -> float:
+        return float(np.mean(np.abs(mean - truth) <= 1.96 * sigma))
+
+    assert coverage(uniform.bayes, np.sqrt(uniform.bayes_var)) <= 0.15
+    assert coverage(uniform.score, uniform.sigma()) == 1.0
+    assert 0.93 <= coverage(own.score, own.sigma()) <= 0.99

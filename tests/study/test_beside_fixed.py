@@ -102,6 +102,7 @@ class TestOfAStoredRun:
         later = CliRunner().invoke(app, report).output
         for text in (asked.output, later):
             assert "Beside the smallest fixed design that calls as many pairs: in 6 worlds" in text
+            assert "(ties within delta are not counted: a fixed design certifies none)" in text
         results = read_results(finished)
         assert results is not None and results.cost.beside_fixed is not None
         assert f"{results.cost.beside_fixed.cost:.2f} of that" in later

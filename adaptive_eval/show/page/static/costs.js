@@ -121,7 +121,8 @@ function besideFixed(found) {
       : `a fixed design needs ${number(found.number, 1)} for as many at one look`;
   return (
     `In ${count(found.worlds)} worlds drawn from what these answers leave open, a run takes ` +
-    `${number(found.trials, 1)} trials a question and calls ${number(found.called, 1)} pairs; ${needs}. A run takes ` +
+    `${number(found.trials, 1)} trials a question and names the better one of ${number(found.called, 1)} pairs (ties ` +
+    `within delta are not counted: a fixed design certifies none); ${needs}. A run takes ` +
     `${number(found.cost, 2)} of that (80% interval: ${number(found.low, 2)} to ${number(found.high, 2)}).`
   );
 }
