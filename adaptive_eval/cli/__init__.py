@@ -43,6 +43,31 @@ COMMANDS = {
 """What each command does, as its function of the same name says too (`import_` for `import`)."""
 
 
+EXAMPLES = {
+    "run": ("run mine.yaml", "run mine.yaml --dry-run", "run mine.yaml --set trials.max=40"),
+    "monitor": ("monitor runs/mine", "monitor runs --web"),
+    "check": ("check mine.yaml",),
+    "report": ("report runs/mine", "report runs/mine --format summary -o -"),
+    "track": ("track runs/mine --wandb", "track runs/mine --mlflow --tracking-uri sqlite:///mlflow.db"),
+    "compare": ("compare runs/mine runs/mine~2",),
+    "board": ("board runs --format html",),
+    "regrade": ("regrade runs/mine", "regrade runs/mine --config mine.yaml"),
+    "relabel": ("relabel runs/mine",),
+    "label": ("label runs/mine --page",),
+    "verify": ("verify runs/mine",),
+    "replay": ("replay runs/mine --runs 100",),
+    "study": ("study convergence runs/mine",),
+    "plan": ("plan mine.yaml",),
+    "validate": ("validate mine.yaml",),
+    "init": ("init mine.yaml",),
+    "schema": ("schema > schema.json",),
+    "import": ("import logs/*.eval --to runs/imported",),
+    "export": ("export runs/mine --format csv -o trials.csv",),
+    "demo": ("demo",),
+    "simulate": ("simulate coins --port 8000",),
+}
+"""What the help of each command ends with."""
+
 STYLE: Any = {
     "rich_markup_mode": "markdown",  # paragraphs of a docstring are filled to the terminal's width
     "pretty_exceptions_enable": False,
@@ -71,7 +96,9 @@ def command_named(name: str) -> Any:
     if alone is None:
         alone = typer.Typer(add_completion=False, **STYLE)
         alone.command(name)(getattr(module, own))
-    return get_command(alone)
+    command = get_command(alone)
+    command.epilog = "Examples:\n\n" + "\n\n".join(f"adaptive-eval {example}" for example in EXAMPLES[name])
+    return command
 
 
 UNREAD = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}

@@ -19,7 +19,7 @@ SHOWN = 1000
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
 Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.", show_default=False)]
 Output = Annotated[
-    Path | None, typer.Option("--output", help="A file (inspect: a folder); default: in RUN.", show_default=False)
+    Path | None, typer.Option("--output", "-o", help="A file (inspect: a folder); default: in RUN.", show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Text = Annotated[

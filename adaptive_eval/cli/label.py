@@ -55,10 +55,13 @@ def label(
         _require_one_way(page, port, source, show=show)
         if source is not None:
             _take(run, source)
-        elif page:
-            _serve(LabelSession(run, number), port or 0)
         elif not show:
-            _label(LabelSession(run, number))
+            typer.echo("choosing the answers to label ...", err=True)
+            session = LabelSession(run, number)
+            if page:
+                _serve(session, port or 0)
+            else:
+                _label(session)
         with opened_run(run) as stored:
             found = labelled_run(stored)
         said = "no answer has a label yet" if found is None else without_markup("\n\n".join(label_sections(found)))

@@ -70,7 +70,8 @@ def suggestion(path: KeyPath, kind: object) -> str:
     here |= {alias[-1] for alias in ALIASES if alias[:-1] == path[:-1]}
     if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
-    if elsewhere := [place for place in _everywhere() if place[-1] == key and place[0] not in STORED_SECTIONS]:
+    elsewhere = [place for place in _everywhere() if place[-1] == key and place[0] not in STORED_SECTIONS]
+    if elsewhere and key != "name":  # everything may have a name: that of another section is not meant
         nearest = max(elsewhere, key=lambda place: (_shared(place, path), -len(place)))
         return f"did you mean {written_path((*path[: _shared(nearest, path)], *nearest[_shared(nearest, path) :]))}?"
     return f"known keys are {', '.join(sorted(here))}" if here else ""

@@ -269,6 +269,7 @@ def _table(forecast: Forecast) -> Iterator[str]:
     width = max(map(len, labels))
     few = f"{forecast.table_worlds} of the {forecast.worlds} worlds"
     yield f"with other budgets, and with another confidence at the budget of this one, in {few}"
+    yield "  objective reached: share of runs that decide everything; decided: share of comparisons, on average"
     yield f"  {'budget':<{8 + width}}  confidence  objective reached  comparisons decided"
     for cell, label in zip(forecast.table, labels, strict=True):
         shares = f"{cell.reached:>17.0%}  {cell.decided:>19.0%}"

@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from live_runs import EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
-from adaptive_eval.cli import COMMANDS, app
+from adaptive_eval.cli import COMMANDS, EXAMPLES, app, command_named
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import Rejected
 
@@ -99,6 +100,18 @@ def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
     told = CliRunner().invoke(app, [name, "--help"])
     assert told.exit_code == 0
     assert re.search(rf"Usage: .*{name} \[OPTIONS\]", told.output)
+    for example in EXAMPLES[name]:
+        assert f"adaptive-eval {example}" in told.output
+
+
+@pytest.mark.parametrize(("name", "example"), [(name, one) for name in COMMANDS for one in EXAMPLES[name]])
+def test_the_examples_of_a_command_have_options_that_it_takes(name: str, example: str) -> None:
+    first, *words = shlex.split(example.partition(" > ")[0])
+    assert first == name
+    command = command_named(name)
+    with command.make_context(name, [], resilient_parsing=True) as context:
+        _, left, _ = command.make_parser(context).parse_args(args=words)
+    assert not [word for word in left if word.startswith("-")]
 
 
 def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> None:

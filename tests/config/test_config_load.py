@@ -153,6 +153,9 @@ grader: math
         assert load(text, OPENAI_BASE_URL="http://e/v1").models[0].replicas == ("http://e/v1",)
         assert only(text) == "line 3: models[0].base_url must be given; add `base_url:`"
 
+    def test_a_name_in_a_wrong_place_is_not_taken_for_that_of_the_run(self) -> None:
+        assert "known keys are" in only(BASE.replace("q.jsonl", "{world: coins, name: coins}"))
+
     def test_a_misspelt_key_is_one_mistake(self) -> None:
         """What is missing because of it is not told besides; another one that is missing is."""
         assert only(BASE.replace("{name: a,", "{nmae: a,")).endswith("nmae is not a known key; did you mean `name`?")

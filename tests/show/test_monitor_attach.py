@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from gated import GatedServer
-from live_runs import Site, small_world, wait_for_trials
+from live_runs import MODELS, Site, small_world, wait_for_trials
 from patient_time import HANGS
 from played import Played
 from rich.console import Console
@@ -29,7 +30,7 @@ from adaptive_eval.show import live
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
 from adaptive_eval.show.serve import attach as attaching
-from adaptive_eval.show.serve.attach import attach, open_feed
+from adaptive_eval.show.serve.attach import attach, open_feed, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import ended_of_feed, stored_status
 from adaptive_eval.simulate.server import serving
@@ -97,6 +98,15 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
         assert word in middle[-1]
     assert "in flight" not in middle[-1] and "errors" not in middle[-1]
     assert "tier  model" in console.export_text()
+
+
+def test_before_the_first_look_what_is_known_of_each_model_is_shown(play: Play) -> None:
+    run = play()
+    assert not run.step(5)
+    told = status_text(opened(run))
+    for model in MODELS:
+        assert re.search(rf"^  {model} +\d+ answers, (\d+\.\d%|-) so far$", told, re.MULTILINE), told
+    assert sum(map(int, re.findall(r"(\d+) answers", told))) == 5
 
 
 async def test_plain_lines_are_those_of_run(play: Play) -> None:

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from live_runs import Site, kill, wait_for_trials
 from patient_time import HANGS
 
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.track.points import flat, points, ranking, series_names, settings, without_password
+from adaptive_eval.show.track.to_mlflow import _require_no_file_store
 
 HOSTILE = ["../../etc", "a/b", "a b", "A b", "", "💥", "x" * 300, "x" * 299 + "y", "score/other", "..", "$(id)"]
 KEY = "sk-proj-" + "Secret0123456789" * 3
@@ -49,6 +51,14 @@ def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
 
 def test_an_address_is_told_without_its_password() -> None:
     assert without_password("no answer of http://me:secret@host:5000/api") == "no answer of http://host:5000/api"
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "/data/mlruns", "file:///data/mlruns"])
+def test_a_store_in_files_is_refused_with_what_mlflow_takes_instead(uri: str) -> None:
+    with pytest.raises(ConfigError, match=r"was retired by MLflow: give a database, --tracking-uri sqlite:///"):
+        _require_no_file_store(uri)
+    for taken in ("sqlite:///mlflow.db", "http://host:5000", "databricks", "postgresql://host/db"):
+        _require_no_file_store(taken)
 
 
 # -- with the real packages, offline ---------------------------------------------------------------------------------

@@ -3,17 +3,22 @@
 import asyncio
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import mul
 from pathlib import Path
+
+from rich.cells import cell_len
 
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import title_line
 from adaptive_eval.show.plain import pending
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
-from adaptive_eval.show.summary import findings
+from adaptive_eval.show.summary import WIDEST_NAME, findings
+from adaptive_eval.show.text import count, fit_columns
 from adaptive_eval.store import is_held, since_the_start
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.whereabouts import holds_ledger
@@ -75,8 +80,23 @@ async def show_once(feed: Feed, display: Display) -> ExitCode:
 def status_text(feed: Feed) -> str:
     """A run that goes on, as text."""
     status = stored_status(feed)
-    found = [pending(status)] if feed.results is None else findings(feed.results, status.elapsed, feed.directory)
+    if feed.results is None:
+        found = [pending(status), "", *_known_so_far(feed)]
+    else:
+        found = list(findings(feed.results, status.elapsed, feed.directory))
     return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *found])
+
+
+def _known_so_far(feed: Feed) -> Iterator[str]:
+    """Answers and their mean score by model: no look has judged them."""
+    view = feed.view()
+    scale, weights = Scale.of(view.weights), view.weights
+    width = min(max(map(cell_len, view.models)), WIDEST_NAME)
+    for model, places in zip(view.models, view.posterior_of, strict=True):
+        counts = [sum(column) for column in zip(*(view.posteriors[place].counts for place in places), strict=True)]
+        answers = sum(counts)
+        mean = sum(map(mul, weights, counts)) / answers if answers else None
+        yield f"  {fit_columns(model, width)}  {count(answers):>8} answers, {scale.score(mean)} so far"
 
 
 def show_end(feed: Feed, display: Display) -> ExitCode:

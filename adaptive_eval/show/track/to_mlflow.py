@@ -10,10 +10,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.track.follow import TrackedRun
-from adaptive_eval.show.track.points import COLUMNS, Point, draw, flat, identity, ranking, settings, write_files
+from adaptive_eval.show.track.points import (
+    COLUMNS,
+    Point,
+    draw,
+    flat,
+    identity,
+    ranking,
+    settings,
+    without_password,
+    write_files,
+)
 
 EXPERIMENT = "adaptive-eval"
 ID_TAG = "adaptive_eval.run"
@@ -22,6 +33,17 @@ METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
 LONGEST_VALUE = 500
 MILLISECONDS = 1000.0
 RANKING = "ranking.json"
+DEFAULT_STORE = "sqlite:///mlflow.db"
+"""Where no address is given: a file in the folder that the command is called in."""
+
+
+def _require_no_file_store(uri: str) -> None:
+    """Raise `ConfigError` for a folder of files, in which MLflow keeps no runs any more."""
+    if uri.startswith("file:") or "://" not in uri and uri != "databricks":
+        raise ConfigError(
+            f"MLflow's store in files, {without_password(uri)}, was retired by MLflow: give a database, "
+            f"--tracking-uri {DEFAULT_STORE}, or the address of a server"
+        )
 
 
 class Mlflow:
@@ -33,6 +55,8 @@ class Mlflow:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         module = load_extra("mlflow", "mlflow", "runs in MLflow")
         self._entities = load_extra("mlflow.entities", "mlflow", "runs in MLflow")
+        uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
+        _require_no_file_store(uri)
         self._client: Any = module.MlflowClient(tracking_uri=uri)
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
 
