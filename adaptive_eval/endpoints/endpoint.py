@@ -247,7 +247,7 @@ class ModelEndpoint:
                 raise failure
             if request.refusal is not None and len(request.seeds) > self._together:
                 raise request.refusal.again()  # it is known by now that they are too many
-            if lone.lacks_another:
+            if lone.lacks_another and request.again is None:  # under caps nothing is asked that they do not count
                 await self._ask_another(request.replica)
             await _allowed(request)
             self._traffic.retries += 1

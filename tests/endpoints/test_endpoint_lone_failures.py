@@ -56,6 +56,18 @@ async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(endp
     assert answer.signals == {"unanswered"} and answer.attempts <= 12
 
 
+async def test_under_caps_nothing_is_asked_that_they_do_not_count(endpoint: Opener) -> None:
+    async def again() -> bool:
+        return True
+
+    async with raw_server(failing(BAD)) as server:
+        model = endpoint(server.base_url, max_tokens=500)
+        await model.sample(CHAT, range(1), again)
+        with pytest.raises(Unavailable, match="given up after 5 attempts"):
+            await model.sample(CHAT, range(BAD, BAD + 1), again)
+    assert all(asked.body["max_tokens"] == 500 for asked in server.seen)
+
+
 async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener) -> None:
     async def script(asked: Exchange) -> None:
         seeds = range(asked.body["seed"], asked.body["seed"] + asked.body.get("n", 1))  # type: ignore[operator]
