@@ -3,8 +3,8 @@
 Some requests fail for ever: a server that cannot parse what a seed makes its model say gives a 500 at every attempt.
 A failure counts for this where others were answered since the last one of the same kind. `share` being that of the
 others' first attempts that failed meanwhile, chance alone has a request fail so often with the probability
-share ** failures; below `CHANCE` it is the request. Where no other is asked, a tiny request stands for one, except under
-caps, which count every token.
+share ** failures; below `CHANCE` it is the request. Where no other is asked, a tiny request stands for one, except
+under caps, which count every token.
 """
 
 from adaptive_eval.endpoints.failures import FailureKind
