@@ -1,5 +1,6 @@
 """The figures of studies, as SVG and PNG, in the look of all others."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,32 +31,41 @@ def draw_study_figures(
     with styled():
         for one in figures:
             figure, all_axes = grid(len(one.panels), 1, HEIGHT * len(one.panels))
+            labels = dict.fromkeys(curve.label for panel in one.panels for curve in panel.curves)
+            colours = {label: number for number, label in enumerate(labels)}
             for axes, panel in zip(all_axes, one.panels, strict=True):
-                _draw(axes, panel)
+                _draw(axes, panel, colours)
             paths += save_figure(figure, folder, one.name, formats, mend)
     return paths
 
 
-def _draw(axes: "Axes", panel: Panel) -> None:
+def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
+    """Draw a panel; what has one label has one colour in all panels of a figure."""
     width = 0.8 / max(len(panel.curves), 1)
     for place, curve in enumerate(panel.curves):
-        label = plain_name(curve.label) or None
+        label, number = plain_name(curve.label) or None, colours[curve.label]
         x, y = np.array(curve.x, dtype=float), np.array(curve.y, dtype=float)
         if panel.kind == "bars":
             step = np.diff(x).min() if len(x) > 1 else 1.0
             at = x + (place - (len(panel.curves) - 1) / 2.0) * width * step
-            axes.bar(at, y, width * step, label=label, color=colour(place))
+            axes.bar(at, y, width * step, label=label, color=colour(number))
         elif panel.kind == "steps":
-            axes.step(x, y, where="post", label=label, color=colour(place), linestyle=line_style(place), linewidth=1.3)
+            axes.step(
+                x, y, where="post", label=label, color=colour(number), linestyle=line_style(number), linewidth=1.3
+            )
         elif panel.kind == "points":
-            axes.plot(x, y, "o", label=label, color=colour(place), markersize=3.5, alpha=0.8)
+            axes.plot(x, y, "o", label=label, color=colour(number), markersize=3.5, alpha=0.8)
         elif len(x) == 1:
-            axes.plot(x, y, MARKS[place % len(MARKS)], label=label, color=colour(place), markersize=6)
+            axes.plot(x, y, MARKS[place % len(MARKS)], label=label, color=colour(number), markersize=6)
         else:
-            axes.plot(x, y, label=label, color=colour(place), linestyle=line_style(place), linewidth=1.4)
+            axes.plot(x, y, label=label, color=colour(number), linestyle=line_style(number), linewidth=1.4)
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
     axes.set_xlabel(panel.across)
     axes.set_ylabel(panel.up)
+    if panel.up.startswith("share"):
+        axes.set_ylim(bottom=0.0)
+    elif panel.up == "rank":
+        axes.invert_yaxis()  # the best on top, as everywhere
     axes.grid(axis="y", alpha=0.3)
     if 1 < len(panel.curves) <= MOST_INSIDE:
         axes.legend(frameon=False, fontsize=7, ncols=2)

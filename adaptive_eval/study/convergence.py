@@ -102,7 +102,15 @@ def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress 
         name="convergence",
         title="How many trials the ranking takes to settle (paper, sections 3.1 and 3.3, appendices F and G)",
         settings=settings,
-        tables=(*map(_summary, sets), _ranks(sets), _panels(sets), _distribution(sets), _curves(sets), _worst(sets)),
+        tables=(
+            *map(_summary, sets),
+            _ranks(sets),
+            _panels(sets),
+            _each_subset(sets),
+            _distribution(sets),
+            _curves(sets),
+            _worst(sets),
+        ),
         figures=tuple(figures),
         notes=tuple(_notes(sets)),
     )
@@ -217,6 +225,18 @@ def _panels(sets: Sequence[_DataSet]) -> DataTable:
     columns = ("data", "models", "subsets", "mean n", "never", "some never")
     title = "Bayes@N by the number of models: mean convergence@n, and subsets with replicates that never converge"
     return DataTable("convergence_panels", title, columns, tuple(rows))
+
+
+def _each_subset(sets: Sequence[_DataSet]) -> DataTable:
+    """The paper's Tables 8 to 10: convergence@n of every subset."""
+    rows = tuple(
+        (one.tensor.name, len(subset.models), ", ".join(one.tensor.models[at] for at in subset.models))
+        + (_mean(subset.at), subset.at.never)
+        for one in sets
+        for subset in one.subsets
+    )
+    columns = ("data", "models", "subset", "mean n", "never")
+    return DataTable("convergence_subsets", "Bayes@N, subset by subset", columns, rows, shown=False)
 
 
 def _distribution(sets: Sequence[_DataSet]) -> DataTable:

@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.show.plots import grid, styled
+from adaptive_eval.show.study_figures import _draw
 from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, chosen_subsets, study_convergence
 from adaptive_eval.study.cost import spent_in, study_cost
-from adaptive_eval.study.experiment import DataTable, Experiment
+from adaptive_eval.study.experiment import Curve, DataTable, Experiment, Panel
 from adaptive_eval.study.intervals import KINDS, IntervalsRequest, intervals_of, study_intervals
 from adaptive_eval.study.recorded import read_tensor
 from scorio.convergence import Study, convergence_at_n
@@ -72,6 +74,30 @@ def test_panels_are_of_different_subsets_and_as_many_as_the_paper_has() -> None:
     assert {size: sum(len(one) == size for one in subsets) for size in PANELS} == PANELS
     few = list(chosen_subsets(6, np.random.default_rng(0)))
     assert len(few) == 6 and all(len(set(one)) == 5 for one in few)
+
+
+def test_every_subset_has_its_row(recorded: Path) -> None:
+    found = study_convergence(ConvergenceRequest([recorded], replicates=100, seed=3))
+    rows, panels = (sheet(found, f"convergence_{name}").rows for name in ("subsets", "panels"))
+    for data, size, subsets, mean, *_ in panels:
+        mine = [row for row in rows if row[:2] == (data, size)]
+        assert len(mine) == subsets and len({row[2] for row in mine}) == subsets
+        means = [float(row[3]) for row in mine if row[3] is not None]
+        assert mean == (pytest.approx(np.mean(means)) if means else None)
+
+
+def test_a_figures_ranks_shares_and_colours_mean_one_thing() -> None:
+    shares = Panel("a", "n", "share of replicates", (Curve("x", (1, 2), (0.4, 0.6)), Curve("y", (1, 2), (1.0, 0.9))))
+    ranks = Panel("b", "n", "rank", (Curve("y", (1, 2), (1.0, 2.0)), Curve("z", (1, 2), (2.0, 1.0))))
+    colours = {"x": 0, "y": 1, "z": 2}
+    with styled():
+        _, (first, second) = grid(2, 1, 6.0)
+        _draw(first, shares, colours)
+        _draw(second, ranks, colours)
+        assert first.get_ylim()[0] == 0.0
+        assert second.get_ylim()[0] > second.get_ylim()[1], "rank 1 is on top"
+        drawn = [[line.get_color() for line in axes.lines] for axes in (first, second)]
+    assert drawn[0][1] == drawn[1][0] != drawn[1][1]
 
 
 def test_counts_are_drawn_without_replacement(tmp_path: Path) -> None:
