@@ -269,9 +269,9 @@ async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
             await task
 
 
-async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker]) -> None:
+async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker], tmp_path: Path) -> None:
     opened = GradingPool(custom(), BINARY, folder=HERE)
-    answer = Answer(text="yes", finish_reason="stop", seed=0, replica="r", latency=1.0)
+    answer = Answer(text=f"wait {tmp_path / 'begun'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
     waiting = asyncio.create_task(opened.grade(answer, QUESTION))
     await until(lambda: bool(starts))
     await opened.close()
