@@ -19,6 +19,8 @@ CUT: Mapping[str, Signal] = {
     "context_length": "context_length",
     "content_filter": "content_filter",
 }
+ENOUGH_FAIL = 8
+"""Where so many samples of a model fail always and none was answered, the others are not waited for."""
 UNSCORED = "its scorer gave it no score"
 
 
@@ -87,7 +89,7 @@ class InspectEndpoint:
         self._failing += 1
         self._changed.set()
         try:
-            while not self._answered and self._failing < self._in_flight:
+            while not self._answered and self._failing < min(self._in_flight, ENOUGH_FAIL):
                 self._changed.clear()
                 await self._changed.wait()
         finally:

@@ -49,8 +49,12 @@ def _number(value: object, scorer: str) -> float:
         return LETTERS[value]
     if isinstance(value, bool | int | float):
         return float(value)
-    keys = f" of {', '.join(map(str, value))}, as scorer: {scorer}.KEY" if isinstance(value, Mapping) else ""
+    if isinstance(value, Mapping):
+        raise ConfigError(
+            f"scorer {scorer} gives several values ({', '.join(map(str, value))}); name the one that counts, as in "
+            f"--set benchmark.scorer={scorer}.{next(iter(value), 'KEY')}"
+        )
     raise ConfigError(
         f"scorer {scorer} gave {value!r:.80}, but a trial needs one number, true or false, or C, P, I or N; "
-        f"name a scorer that gives that as benchmark.scorer{keys and ', or one'}{keys}"
+        "name a scorer that gives that as benchmark.scorer"
     )

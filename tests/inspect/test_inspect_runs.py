@@ -5,13 +5,16 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
+from inspect_ai.log import read_eval_log
 from live_runs import MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
+from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
@@ -217,6 +220,12 @@ def test_kills_change_no_decision_and_lose_no_answer(site: Site, monkeypatch: py
     assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.output
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
     assert asked <= trials_in(site.directory()) + (kills + 1) * slots * len(MODELS)
+    logs = list((site.directory() / "logs" / "inspect").glob("*.eval"))
+    assert len(logs) == (kills + 1) * len(MODELS)
+    deadline = time.monotonic() + HANGS
+    while any(read_eval_log(str(log), header_only=True).status == "started" for log in logs):
+        assert time.monotonic() < deadline, "a killed run has left an evaluation behind"
+        time.sleep(0.05)
 
 
 def test_a_run_is_read_without_its_task_and_without_inspect(site: Site) -> None:
@@ -261,7 +270,7 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     shown, _ = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
     (site.folder / "my_task.py").write_text(f"{task}\nimport tasks\n")
     changes = {"sandbox": "local", "roles": {"grader": "scripted/judge"}}
-    for model, skill in zip(shown["models"], ("p40", "p41"), strict=True):
+    for model, skill in zip(shown["models"], ("p95", "p80"), strict=True):
         model |= {"inspect": f"scripted/{skill}", "args": {}}
     path = site.folder / "guide.yaml"
     path.write_text(yaml.safe_dump(shown | {"benchmark": shown["benchmark"] | changes, "trials": {"min": 2, "max": 2}}))
