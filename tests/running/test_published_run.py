@@ -2,8 +2,10 @@
 
 import json
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from live_runs import Found, Site, kill, trials_in, wait_for_trials
@@ -12,11 +14,9 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.core import Look, PairVerdict, Verdict
+from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.build import _calls
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import CallRow
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.store import RunReader
@@ -81,14 +81,16 @@ def test_a_raised_horizon_keeps_what_was_and_asks_for_more(site: Site) -> None:
 
 
 def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:
-    def look(index: int, verdict: Verdict) -> Look:
-        pair = PairVerdict(0, 1, verdict, 1.0 + index, 0.9, 1.645, 0.5, 0.5, 10.0, False)
-        return Look(index, (4, 4), (0, 1), (1, 1), (0.6, 0.5), (0.1, 0.1), (pair,))
-
-    looks = [look(0, Verdict.RESOLVED), look(1, Verdict.OPEN), look(2, Verdict.RESOLVED), look(3, Verdict.RESOLVED)]
-    members = frozenset((0, 1))
-    assert _calls(looks)[members, Verdict.RESOLVED] == CallRow(3, 3.0, 1.645)
-    assert _calls(looks[:2]) == {}
+    """A rule that judges anew takes a call back; the one that is made later is told with its own look."""
+    rule, decided = SimpleNamespace(boundary=lambda evidence: np.array([1.645])), DecidingLooks.blank(1)
+    told = []
+    for look, call in enumerate((1, 0, 1, 1), 1):
+        memory = SimpleNamespace(call=np.array([call]), tie=np.zeros(1, np.int8))
+        evidence = SimpleNamespace(z=np.array([-float(look)]))
+        decided = decided.with_look(look, memory, evidence, rule)  # type: ignore[arg-type]
+        told.append((int(decided.latched[0]), int(decided.look[0]), float(decided.z[0]), float(decided.boundary[0])))
+    assert told[1][0] == 0, "it was taken back"
+    assert told[3] == told[2] == (1, 3, 3.0, 1.645)
 
 
 def test_a_run_that_is_resumed_with_it_says_so(site: Site) -> None:
