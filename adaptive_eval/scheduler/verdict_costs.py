@@ -69,8 +69,8 @@ class VerdictCosts:
         self._vote = grading.lost_vote if counted else NO_COST
         self._counted = counted
         self._store, self._losses, self._controller = store, losses, controller
-        self._heard = False
-        """A verdict has come, in this start or before."""
+        self._heard = not grading.lasting
+        """A verdict has come, in this start or before; a grader that asks nobody may fail on what it likes."""
         self._failed = 0
         self._lanes = {lane.name: lane for lane in lanes}
         self._names = [lane.name for lane in lanes]
