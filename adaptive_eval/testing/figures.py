@@ -451,7 +451,6 @@ def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") ->
                 fail_unless(not made_up, f"{figures.name} draws a model without a score as if its score were 0")
     rows = [row for row in _results(view).models if row.score is not None]
     name = rows[-1].name
-    _check_unknown_is_not_zero(figures, view, name)
 
     def least(row: ModelRow, score: float) -> ModelRow:
         return row if row.name != name else replace(row, score=score, lo=0.0, hi=0.1, sigma=0.03)
@@ -462,6 +461,7 @@ def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") ->
             counts = [sum(map(len, marks_by_place(axes, along).values())) for axes in (one, other)]
             fail_unless(counts[0] == counts[1], f"{figures.name}: a model whose score is 0 is drawn as if it had none")
     _check_all_are_named(nothing, view, figures.name)
+    _check_unknown_is_not_zero(figures, view, name)
 
 
 def _check_unknown_is_not_zero(figures: _Figures, view: RunView, name: str) -> None:
