@@ -8,6 +8,7 @@ so neither the order of arrival, nor the batching of `tell`, nor a restart can c
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.reasons import SILENT, UNPAID, why_no_further
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.rules import has_error_left
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.still_wanted import still_wanted
 from adaptive_eval.core.tally import Tally
@@ -478,6 +480,8 @@ class Controller:
     def _extend(self) -> None:
         """Change the horizon, and look at what is there under the new one: what latched stays, the rest may reopen."""
         self._horizon.extend(self._tally, self._memory, int(self._flight.issued.max()), self._looks_taken)
+        if has_error_left(self._horizon.rule):  # which says itself what has nothing left
+            self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
         self._look()
 
     # -- composing rounds -----------------------------------------------------------------------------------------

@@ -195,12 +195,13 @@ def judge(
     if not judging.latch:
         memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
     called = None
-    if (p_values or judging.familywise) and is_correctable(rule):
-        p_first, p_second = (np.max([rule.p_value(way, sign) for way in ways], axis=0) for sign in (1, -1))
+    tested = getattr(rule, "ties", rule)
+    if (p_values or judging.familywise) and is_correctable(tested):
+        p_first, p_second = (np.max([tested.p_value(way, sign) for way in ways], axis=0) for sign in (1, -1))
         memory = replace(
             memory, p_first=np.minimum(memory.p_first, p_first), p_second=np.minimum(memory.p_second, p_second)
         )
-        if judging.familywise:
+        if judging.familywise and is_correctable(rule):
             rule, called = share_error(memory.p_first, memory.p_second, ways, objective, rule)
     bounds = [rule.boundary(way) for way in ways]
     if called is None:

@@ -1,7 +1,9 @@
 """The rule `optimal`: calling and giving up computed together, for what a call is worth.
 
-What was given up has paid for what is called: a pair that it gives up is never called, whatever comes. Its promise is
-that of `sequential`, at any schedule of looks that keeps to what it was told of their spacing.
+What was given up has paid for what is called: up to its horizon, a pair that it gives up is never called, whatever
+comes. Its promise holds at any schedule of looks that keeps to what it was told of their spacing. A share of each
+pair's error is kept for later horizons: with it a pair that was given up can be taken up again when the horizon is
+raised, and called as rarely as promised.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from adaptive_eval.core.evidence import Evidence
     from scorio.sinf.optimal import Stopping
 
+RESERVE = 0.2
+"""The share of a pair's error that is kept for later horizons. A single look at a finished design keeps none."""
 MOST_LEFT = 0.9
 """Of a pair's error after a change of the horizon, so that nothing is called by that alone."""
-SUREST = 0.9999
+SUREST = 0.999999
 """The grid is too coarse for rarer errors."""
 WORTH = 2.0
 LEAST_WORTH, MOST_WORTH = 0.1, 50.0
@@ -77,31 +81,33 @@ class Optimal:
         """Which pairs end here without a call, and for good."""
         return self._computed().gives_up(evidence.z, evidence.information)
 
-    def tie_boundary(self, evidence: Evidence) -> FloatArray:
-        """What certifies a tie: that test gives nothing up, so that its boundary must not count on it."""
-        return self.ties.boundary(evidence)
-
     def chance_left(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance that it would be called from here on, were it an exact tie."""
         return self._computed().chance_left(evidence.z, evidence.information)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
-        """With what the worst schedule of looks has left each pair: nothing, of those that were given up."""
+        """With the reserve, and what the worst schedule of looks has left each pair: nothing, of those given up."""
         given_up = np.any([self.gives_up(look) for look in looks], axis=0)
-        left = np.where(given_up, 0.0, self.chance_left(looks[-1]))
-        return _continued(self, left, now, self.ties.extended(looks, now, delta) if delta > 0.0 else None)
+        left = np.where(given_up, 0.0, self.chance_left(looks[-1])) + self.reserve
+        return _continued(self, left, now, self.ties.extended(looks, now, delta))
 
     @property
     def ties(self) -> Sequential:
-        """The rule that certifies ties."""
+        """The rule that certifies ties and gives the p-values of all pairs: it gives nothing up, so that its boundary
+        does not count on that."""
         return Sequential(self.confidence, self.start)
+
+    @property
+    def reserve(self) -> float:
+        """The error of a pair, were it an exact tie, that is kept for later horizons."""
+        return RESERVE * 2.0 * (1.0 - self.confidence) if self.start < 1.0 else 0.0
 
     def _computed(self) -> Stopping:
         from scorio.sinf.optimal import optimal_stopping
 
         # a hair below, so that rounding in t never hides the first look
         start = self.start * (1.0 - 1e-9) if self.start < 1.0 else 1.0
-        alpha = 2.0 * (1.0 - self.confidence)
+        alpha = 2.0 * (1.0 - self.confidence) - self.reserve
         return optimal_stopping(alpha, start, self.worth, self.stride, self.step, self.finest)
 
 
@@ -113,10 +119,10 @@ OPTIMAL = RuleEntry(
     name="optimal",
     make=_optimal,
     gist="boundary and giving up computed together",
-    says="A comparison is called, or given up for good, where backward induction says that further looks are not worth "
+    says="A comparison is called, or given up, where backward induction says that further looks are not worth "
     "their trials: a call is worth {worth} times the whole way to the horizon of {horizon}.",
     promise=HOLDS_AT_ANY_LOOK,
-    correctable=False,
+    correctable=True,
     gives_up=True,
     surest=SUREST,
     spends_error=True,
@@ -135,15 +141,15 @@ OPTIMAL = RuleEntry(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinuedOptimal:
-    """`optimal` after changes of the horizon: the boundary of `sequential`, by what each pair has left of its error."""
+    """`optimal` after changes of the horizon: `Sequential`, by what each pair has left of its error."""
 
     rule: Optimal
     height: FloatArray
     """Of each pair, what |z| t**kappa must reach; infinite where nothing is left."""
     error_left: FloatArray
     """The chance of a call that each pair had, were it an exact tie."""
-    ties: ContinuedSequential | None
-    """What certifies ties within delta, carried over for itself; None without a delta."""
+    ties: ContinuedSequential
+    """What certifies ties within delta, and gives p-values, carried over for itself."""
 
     @property
     def confidence(self) -> float:
@@ -159,8 +165,7 @@ class ContinuedOptimal:
         t, able = _reached(looks[-1]), np.isfinite(self.height)
         height = np.where(able, self.height, 1.0)
         chance = crossing_from(height, looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)
-        ties = None if self.ties is None else self.ties.extended(looks, now, delta)
-        return _continued(self.rule, np.where(able, chance, 0.0), now, ties)
+        return _continued(self.rule, np.where(able, chance, 0.0), now, self.ties.extended(looks, now, delta))
 
     def left(self, evidence: Evidence) -> FloatArray:
         return self.error_left
@@ -169,10 +174,10 @@ class ContinuedOptimal:
         return np.asarray(np.isinf(self.height))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        return np.zeros(len(evidence.z), bool) if self.ties is None else self.ties.tied(evidence, delta)
+        return self.ties.tied(evidence, delta)
 
 
-def _continued(rule: Optimal, left: FloatArray, now: Evidence, ties: ContinuedSequential | None) -> ContinuedOptimal:
+def _continued(rule: Optimal, left: FloatArray, now: Evidence, ties: ContinuedSequential) -> ContinuedOptimal:
     from scorio.sinf.exchange import height_for
 
     left = np.minimum(left, MOST_LEFT)

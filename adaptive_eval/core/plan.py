@@ -14,7 +14,7 @@ from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.policies import Policy, Weighted
-from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import LEAST_DRAWN, Bench, Budget, Pace, Trials, require
 from adaptive_eval.core.types import NO_COST, Cost
@@ -85,7 +85,7 @@ class Plan:
         self._check_drawn()
         rule = self.deciding_rule
         correctable = not self.judging.familywise or isinstance(rule, Correctable)
-        require(correctable, "familywise needs a rule with p-values, as sequential and anytime have", rule)
+        require(correctable, "familywise needs a rule with p-values, as sequential, optimal and anytime have", rule)
         family = self.objective.family(self.bench.models)
         if not isinstance(family, int):
             self._check_pairs(family)
@@ -191,9 +191,13 @@ class Plan:
 
     @property
     def deciding_rule(self) -> Rule:
-        """The rule that the objective brings itself, else the one that is configured: where seeds are shared, in its
-        form for that."""
-        own = self.objective.rule
-        if own is None and self.coupled and isinstance(self.rule, Sequential):
-            return CoupledSequential(self.rule)
-        return self.rule if own is None else own
+        """The rule that the objective brings itself, else the one that is configured, in its form for this plan.
+
+        A rule that gives up itself judges neither comparisons that share an error, which Holm's procedure can by
+        p-values, nor pairs whose trials share seeds, which know the most long before the horizon: there its test that
+        gives nothing up decides (benchmarks/coupled_runs.md).
+        """
+        rule = self.rule if self.objective.rule is None else self.objective.rule
+        if is_giving_up(rule) and (self.judging.familywise or self.coupled):
+            rule = rule.ties
+        return CoupledSequential(rule) if self.coupled and isinstance(rule, Sequential) else rule

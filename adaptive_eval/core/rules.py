@@ -110,8 +110,9 @@ class GivingUp(Rule, Protocol):
         """Which pairs end here without a call, and for good."""
         ...
 
-    def tie_boundary(self, evidence: Evidence) -> FloatArray:
-        """What |z| of a tie within delta must reach to be certified."""
+    @property
+    def ties(self) -> Correctable:
+        """A rule that gives nothing up: it certifies ties within delta, and gives the p-values of all pairs."""
         ...
 
 
@@ -123,7 +124,7 @@ def judges_by_pair(rule: Rule) -> bool:
 
 def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
     """Whether a rule is a `GivingUp`: `isinstance` says so too, but takes a tenth of a look for protocols."""
-    return hasattr(rule, "gives_up") and hasattr(rule, "tie_boundary")
+    return hasattr(rule, "gives_up") and hasattr(rule, "ties")
 
 
 def has_error_left(rule: Rule) -> TypeGuard[ErrorLeft]:
@@ -139,7 +140,7 @@ def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
 def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = None) -> FloatArray:
     """What certifies a tie: the boundary on |z|, which may be given, unless that counts on what is given up."""
     if is_giving_up(rule):
-        return rule.tie_boundary(evidence)
+        return rule.ties.boundary(evidence)
     return rule.boundary(evidence) if boundary is None else boundary
 
 
@@ -154,7 +155,8 @@ class RuleEntry(Entry[Rule]):
     promise: str
     """One sentence: how often it is wrong."""
     correctable: bool
-    """Whether it is a `Correctable`: `familywise` may share its error among many comparisons."""
+    """Whether it, or what certifies its ties, is a `Correctable`: `familywise` may share its error among many
+    comparisons."""
     caution: str = ""
     """What a reader must know before believing it."""
     in_short: str = ""

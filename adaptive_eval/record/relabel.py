@@ -3,8 +3,8 @@
 Nothing is asked and nothing is changed: every rubric is worked out on the signals that are stored of each trial. What
 counts are the trials of complete rounds, as in the run's own look, without outcomes of an earlier run (R0), which are
 known under the run's rubric alone. Tiers are those of a single look at these trials by the run's rule, and by the
-sequential rule where that is a plug-in, or the run compares no two models. The run itself may have called a pair at an
-earlier look, which stands there.
+boundary that gives nothing up where that is a plug-in, or the run compares no two models. The run itself may have
+called a pair at an earlier look, which stands there.
 """
 
 from array import array
@@ -233,7 +233,8 @@ class _Judge:
             return cls(default, config.stopping.prior, config.trials.max, config.trials.draw is not None)
         plan = stored.plan
         plain = plan.objective.compares and plan.objective.reference is None and plan.objective.rule is None
-        rule = plan.rule if plain else Sequential(config.stopping.confidence)
+        # what `optimal` calls it has paid for by what it gave up at earlier looks, and here there is one look
+        rule = getattr(plan.rule, "ties", plan.rule) if plain else Sequential(config.stopping.confidence)
         return cls(rule, plan.prior, plan.trials.max, plan.drawn > 0)
 
     def asked(

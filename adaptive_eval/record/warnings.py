@@ -67,7 +67,8 @@ def _price(rule: Rule, extension: Extension) -> str:
     able = np.isfinite(extension.boundary)
     if not len(able):
         return "nothing was undecided then, and every call stands"
-    error = f"its error ({2.0 * (1.0 - rule.confidence):.3g})" if isinstance(rule, Correctable) else "its error"
+    confidence = getattr(rule, "confidence", None)
+    error = "its error" if confidence is None else f"its error ({2.0 * (1.0 - confidence):.3g})"
     if not able.any():
         return (
             f"every undecided comparison had spent {error} by then, and stays undecided whatever its trials show; "

@@ -87,7 +87,7 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
     if rule.in_short:
         return rule.in_short + beside
-    if not rule.correctable and not rule.gives_up:
+    if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
     if _chosen(decisions, "objective", "gate", "") is True:
@@ -137,6 +137,7 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     elif rule is None:
         said = f"A comparison is called by the plug-in {config.stopping.rule}."
     else:
+        rule = rule if _gives_up(config, rule) or not rule.gives_up else SEQUENTIAL
         said = rule.says.format(**_options(rule, config.stopping.options), horizon=_horizon(config))
         said += _where_seeds_are_shared(config, rule)
     return said if _judges_alone(config) else said + _delta(config) + _futility(config)
@@ -152,6 +153,11 @@ def _where_seeds_are_shared(config: RunConfig, rule: RuleEntry) -> str:
     if config.seeds != "coupled" or rule is not SEQUENTIAL:
         return ""
     return " For models that are compared trial by trial the power of t is -1/20, and c another."
+
+
+def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
+    """Whether the rule gives comparisons up itself in this run, as `Plan.deciding_rule` has it."""
+    return rule.gives_up and config.seeds != "coupled" and config.stopping.familywise == "none"
 
 
 def _judges_alone(config: RunConfig) -> bool:
@@ -194,7 +200,7 @@ def _scale(config: RunConfig) -> Scale:
 
 def _futility(config: RunConfig) -> str:
     rule = deciding_rule(config.stated())
-    if config.stopping.futility is False or (rule is not None and rule.gives_up):
+    if config.stopping.futility is False or (rule is not None and _gives_up(config, rule)):
         return ""
     return " It is given up as out of reach when the trials that are left would hardly decide it."
 
@@ -207,7 +213,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         whose = ", shared among all comparisons" if together else ""
         told = _quoted(plug_ins.get(key, ""))
         return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
-    if config.objective.gate and (rule.correctable or rule.gives_up):
+    if config.objective.gate and rule.correctable:
         whose = "for all models together" if together else "for each model"
         return (
             f"A PASS is wrong with probability at most {_percent(wrong)}, and so is a FAIL, {whose}, however often the "

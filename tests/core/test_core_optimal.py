@@ -1,6 +1,7 @@
 """The rule `optimal` in looks and runs: what it gives up stays so, and its promise holds through all that happens."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.horizon import PastHorizon, carried_over
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import ContinuedOptimal
+from adaptive_eval.core.rules import is_correctable, is_giving_up
 from adaptive_eval.core.settings import Margin
 
 QUESTIONS = 10
@@ -43,7 +45,7 @@ def test_a_pair_that_was_given_up_can_still_be_certified_as_tied() -> None:
     assert found[0, 1].verdict is Verdict.OPEN and found[0, 1].power > 0.3
     _, found = looker.look(half_way(40, 40, 80))
     assert found[0, 1].verdict is Verdict.TIED
-    bound = RULE.tie_boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))
+    bound = RULE.ties.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))
     assert bound[0] > RULE.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], "a tie's test gives nothing up"
 
 
@@ -85,17 +87,18 @@ def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: O
     assert controller.standing.memory.call[0] == 1, "0.9 against 0.5, or against the value 0.5"
 
 
-def test_to_share_its_error_among_comparisons_is_refused() -> None:
-    bench = Bench(3, QUESTIONS, np.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
-        Plan(bench, rule=Optimal(), judging=Judging(familywise=True))
+@pytest.mark.parametrize("shared", [{"judging": Judging(familywise=True)}, {"coupled": True}], ids=str)
+def test_where_pairs_share_an_error_or_seeds_its_test_that_gives_nothing_up_decides(shared: dict[str, Any]) -> None:
+    plan = Plan(Bench(3, QUESTIONS, np.array([0.0, 1.0])), rule=RULE, **shared)
+    rule = plan.deciding_rule
+    assert is_correctable(rule) and not is_giving_up(rule) and rule.confidence == RULE.confidence
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"confidence": 0.5},
-        {"confidence": 0.99999},
+        {"confidence": 0.9999999},
         {"start": 0.0},
         {"start": 1.1},
         {"worth": 0.05},
@@ -123,8 +126,8 @@ def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at
 
 
 @pytest.mark.slow
-def test_a_larger_horizon_calls_no_more_ties_than_promised_and_reopens_nothing() -> None:
-    """Extended after half of the way, for pairs that look best; those that were given up before have nothing left."""
+def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than_promised() -> None:
+    """Extended after half of the way, and again; pairs that were given up have what was kept for this, and no more."""
     pairs = 800
     looks = paths(pairs, np.linspace(0.05, 0.5, 37), np.zeros(pairs), 0.0, 1)
     called, gone = np.zeros(pairs, bool), np.zeros(pairs, bool)
@@ -134,7 +137,8 @@ def test_a_larger_horizon_calls_no_more_ties_than_promised_and_reopens_nothing()
     now = replace(looks[-1], information=looks[-1].information / 3.0)
     rule = carried_over(RULE, looks, now, 0.0)
     assert isinstance(rule, ContinuedOptimal)
-    assert np.all(np.isinf(rule.boundary(now)[gone])) and np.all(np.isfinite(rule.boundary(now)[~gone & ~called]))
+    assert gone.mean() > 0.3 and np.all(np.isfinite(rule.boundary(now)[~called]))
+    assert np.allclose(rule.left(now)[gone], RULE.reserve) and np.all(rule.left(now)[~gone & ~called] > RULE.reserve)
     first = np.linspace(1 / 6, 0.5, 15)[1:]
     further = paths(pairs, first, looks[-1].z * np.sqrt(1 / 6), 1 / 6, 2)
     for look in further:
@@ -156,3 +160,29 @@ def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
         controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in asks)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
     assert 0.0 < controller.extensions[0].left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
+
+
+def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
+    """Nothing to see in four rounds, and far apart from then on."""
+    bench, rule = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Optimal(stride=2.0, start=0.5)
+    small = Plan(bench, rule=rule, trials=Trials(4, 8))
+
+    def played(plan: Plan) -> Controller:
+        controller = Controller(plan)
+        while controller.finished is None:
+            asks = controller.ask(1 << 20)
+            controller.tell(Outcome(*ask[:3], int(ask.trial % 2 if ask.trial < 6 else ask.model == 0)) for ask in asks)
+        return controller
+
+    before = played(small)
+    assert before.standing is not None and before.standing.memory.given_up[0]
+    assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
+    earlier = (PastHorizon(Trials(4, 8), Pace(), len(before.looks)),)
+    after = played(replace(small, trials=Trials(4, 80), earlier=earlier))
+    assert after.extensions[0].left[0] == pytest.approx(rule.reserve)
+    assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
+
+
+def test_a_single_look_at_a_finished_design_keeps_nothing_for_later() -> None:
+    one = evidence(2, [1.6449], [1.0], [0.1, 0.1])
+    assert Optimal(start=1.0).reserve == 0.0 and Optimal(start=1.0).boundary(one)[0] == pytest.approx(1.6449, abs=1e-3)
