@@ -34,6 +34,8 @@ MODEL = "adaptive_eval_model"
 LONGEST = 1_000_000
 """Characters of an answer that are passed on; the log has all of it."""
 REQUEST_LIMIT = 2**20
+LOG_BUFFER = 10
+"""Samples that Inspect writes into its log at once; it goes by how many are known beforehand, and here none is."""
 
 
 # -- the task ------------------------------------------------------------------------------------------------------
@@ -216,6 +218,7 @@ async def run_samples(setup: Setup) -> None:
             retry_on_error=0,
             log_dir=setup["log_dir"],
             log_format="eval",
+            log_buffer=LOG_BUFFER,
             log_realtime=False,
             ctl_server=False,
         )
