@@ -74,7 +74,6 @@ def test_a_copy_passes_its_gate_for_a_fraction_of_the_trials(coupled: Site) -> N
     assert "It was compared trial by trial" in report
     (told,) = read_view(paired).by_trial
     assert told.startswith("int8 and original are compared trial by trial, which takes 0.")
-    assert f"seeds     {told}" in done.output
     assert told[len("int8 and original are ") : -1] in report
 
 

@@ -209,7 +209,7 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
     ]
     code, output = run(tmp_path, server, models=models, objective=GATE | {"baseline": "prod"}, seeds="consecutive")
     assert code == ExitCode.SPENT, output
-    assert "UNDECIDED: bob: called FAIL, which answers of bob that timed out" in output
+    assert "UNDECIDED: bob" in output and "called FAIL, which answers of bob that timed out, are empty or" in output
     (row,) = results(tmp_path)["gate"]
     assert (row["model"], row["outcome"]) == ("bob", "UNDECIDED")
 
