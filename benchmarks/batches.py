@@ -2,7 +2,7 @@
 
 The real controller on recorded and simulated outcomes. A fixed design asks every model for the most trials; a run
 through batches costs its trials at `price_factor` of the list price, and one waits for it once a look. Calls are beside
-those of `favour: balanced`, the default for hosted models that are asked directly.
+those of `favour: answers`, the default for hosted models that are asked directly.
 
     python benchmarks/batches.py [--quick] [--runs 100] [--json PATH] [--markdown PATH]
 """
@@ -28,7 +28,7 @@ from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 
 BATCH_PRICE = float(BatchConfig(kind="openai").price_factor)
-FAVOURS: tuple[Favour, ...] = ("cost", "balanced", "servers", "batches")
+FAVOURS: tuple[Favour, ...] = ("answers", "time")
 ALIKE = 0.1
 """Mean calls that differ by less are as many."""
 OTHERS = (
@@ -91,6 +91,10 @@ def paces(scenario: Scenario) -> Iterator[tuple[str, Pace]]:
     for favour in FAVOURS:
         trials = TrialsConfig(max=scenario.cap, favour=favour)
         yield f"`{favour}`", pace_of(AllocationConfig(), trials, scenario.world.p.shape[1])
+    yield (
+        "`batches`",
+        pace_of(AllocationConfig(), TrialsConfig(max=scenario.cap), scenario.world.p.shape[1], batched=True),
+    )
     yield from OTHERS
 
 
@@ -98,7 +102,7 @@ def checks(rows: list[Row]) -> Iterator[Check]:
     """The goals of `batches`."""
     found = {(row.set, row.pace): row.found for row in rows}
     for name in dict.fromkeys(row.set for row in rows):
-        batches, usual = found[name, "`batches`"], found[name, "`balanced`"]
+        batches, usual = found[name, "`batches`"], found[name, "`answers`"]
         at_list = BATCH_PRICE * batches.trials
         yield Check(f"{name}: price, beside fixed N at list price", round(at_list, 3), "<= 0.33", at_list <= 0.33)
         share = batches.trials

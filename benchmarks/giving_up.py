@@ -62,7 +62,7 @@ of runs in which a neighbour was called in the wrong order, "tie parted" that of
 were told apart, which is promised to happen to such a pair in at most 0.10 of runs; "any wrong" has one or the other.
 Bias is the largest of the models, in points. "sd of errors" is the standard deviation of (score - truth)/sigma at the
 end over all models, then the least and the most of a model. "Any looks" is told nothing of how far looks lie apart, as
-where each model has rounds of its own (`favour: servers`, `batches`)."""
+where each model has rounds of its own (`favour: time`, or batches)."""
 DECISION = """\
 ## Why it is not the default
 

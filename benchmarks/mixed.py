@@ -21,7 +21,7 @@ from scenarios import Scenario, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
-from adaptive_eval.config.pace import Favour, pace_of
+from adaptive_eval.config.pace import pace_of
 from adaptive_eval.core import Controller, Pace, Sequential
 from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay
@@ -33,7 +33,7 @@ from scorio.moments import FloatArray, IntArray
 
 ANSWER, BATCH, START = 30.0, 3600.0, 120.0
 """Seconds of an answer, of a batch, and until a server is there again."""
-FAVOURS: tuple[Favour, ...] = ("balanced", "servers", "batches")
+FAVOURS = ("answers", "time", "batches")
 HEADER = (
     "set", "pace", "trials of own", "trials in batches", "looks", "hours", "held through", "held", "with loading",
     "called", "wrong",
@@ -70,7 +70,7 @@ class TimesOfMixed:
         return np.where(np.isin(trials.model, self._batched), BATCH, own)
 
 
-def replay(job: tuple[Scenario, Favour | None, int]) -> Mixed:
+def replay(job: tuple[Scenario, str | None, int]) -> Mixed:
     """One seeded replay; without a pace that of the fixed design, of whose servers none waits for anybody."""
     scenario, favour, seed = job
     models, questions, _ = scenario.world.p.shape
@@ -100,12 +100,13 @@ def replay(job: tuple[Scenario, Favour | None, int]) -> Mixed:
     )  # fmt: skip
 
 
-def paced(scenario: Scenario, favour: Favour | None) -> dict[str, Any]:
+def paced(scenario: Scenario, favour: str | None) -> dict[str, Any]:
     """What a configuration means that favours this; without, the fixed design, all of which is asked at once."""
     if favour is None:
         return {**FIXED, "pace": Pace(lookahead=scenario.cap)}
-    trials = TrialsConfig(max=scenario.cap, favour=favour)
-    pace = pace_of(AllocationConfig(), trials, scenario.world.p.shape[1])
+    batched = favour == "batches"
+    trials = TrialsConfig(max=scenario.cap, favour="answers" if batched else favour)  # type: ignore[arg-type]
+    pace = pace_of(AllocationConfig(), trials, scenario.world.p.shape[1], batched=batched)
     return {"pace": pace, "rule": Sequential(start=pace.first_round(trials.min, scenario.cap) / scenario.cap)}
 
 
@@ -119,7 +120,7 @@ class Row(NamedTuple):
     """A set at a pace, beside the fixed design."""
 
     set: str
-    pace: Favour
+    pace: str
     found: Mixed
 
     def cells(self) -> tuple[object, ...]:
@@ -130,7 +131,7 @@ class Row(NamedTuple):
         return self.set, self.pace, *each, *looks, *shares, f"{found.called:.2f}", f"{found.wrong:.2f}"
 
 
-def measured(pool: ProcessPoolExecutor, scenario: Scenario, favour: Favour | None, runs: int) -> FloatArray:
+def measured(pool: ProcessPoolExecutor, scenario: Scenario, favour: str | None, runs: int) -> FloatArray:
     """The mean of each figure of `Mixed`."""
     each = list(pool.map(replay, [(scenario, favour, seed) for seed in range(runs)]))
     return np.asarray(np.mean(each, axis=0))

@@ -27,7 +27,7 @@ from scorio.moments import FloatArray
 BINARY, QUESTIONS = np.array([0.0, 1.0]), 30
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "published": {"preset": "published"},
-    "default": {"trials": {"favour": "cost"}},
+    "default": {"trials": {"favour": "answers"}},
 }
 ONE_LOOK = {"preset": "published", "trials": {"min": CAP, "max": CAP}}
 
@@ -141,7 +141,7 @@ def _document(
     head = ["two copies of", "published, one look", "published, every round", "default"]
     parts = [
         "# The published procedure",
-        f"What `benchmarks/published.py` prints. `preset: published` and the default (`trials.favour: cost`), 4 to "
+        f"What `benchmarks/published.py` prints. `preset: published` and the default (`trials.favour: answers`), 4 to "
         f"{CAP} trials a question; {runs} runs for each two copies.",
         check_table(checks),
         "## Winners named between exact ties",

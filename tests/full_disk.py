@@ -42,7 +42,7 @@ def texts_wait_for_room(site: Site, disk: Path, run: Callable[[Path], int]) -> N
     launch = {"command": command, "timeout": HANGS, "resources": {"CPU": 1}}
 
     def written(most: int, **more: object) -> Path:
-        trials = {"min": 8, "max": most, "favour": "balanced"}
+        trials = {"min": 8, "max": most, "favour": "answers"}
         served = [{"name": name, "launch": launch} for name in MODELS]
         return site.write(trials=trials, models=served, concurrency=2, sites={"silence": HANGS}, **more)
 

@@ -11,7 +11,7 @@ from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.core import Budget, Plan
+from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode, GraderError
 from adaptive_eval.graders.rubric import Rubric
@@ -28,14 +28,11 @@ from adaptive_eval.running.health import check_endpoints, check_graders, check_w
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.opponent import opponent_begun
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
-from adaptive_eval.show.forecast import dollars, in_time
+from adaptive_eval.show.forecast import dollars
 from adaptive_eval.show.text import count
-from adaptive_eval.study.forecast import expected_times_as_long
 
 SHOWN_CHARACTERS = 80
 """Of a question, and of each end of an answer."""
-OTHER_PACES = "`plan` says what it takes at every other trials.favour"
-A_FEW = "by a few simulated runs (`plan` makes more), "
 CLEARLY_LESS = 0.9
 """Of max_tokens: servers count the tokens of an answer in different ways."""
 
@@ -60,7 +57,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     for line in (
         *_outlook(prepared),
         *([f"labels    {count(len(labels))} in {safe_line(str(prepared.config.labels), 200)}"] if labels else []),
-        *_in_time(prepared, there),
+        *(["time      `adaptive-eval plan CONFIG` forecasts it"] if there is None else []),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
         f"keys      {keys.words}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
@@ -157,19 +154,6 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     prompt = prepared.prompts[0][0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     yield f"first     {safe_line(first, 160)}"
-
-
-def _in_time(prepared: PreparedRun, there: int | None) -> Iterator[str]:
-    """Whether a run that begins takes longer than a fixed number of trials."""
-    if there is None:
-        times = expected_times_as_long(prepared)
-        said = (
-            "how long it takes beside the fixed design is not known: `plan` with a pilot says it"
-            if times is None
-            else None
-        )
-        capped = "without a cap " if prepared.plan.budget != Budget() else ""
-        yield f"time      {said or A_FEW + capped + in_time(times or 0.0, OTHER_PACES)}"
 
 
 def _at_most(plan: Plan) -> Iterator[str]:

@@ -95,8 +95,7 @@ def replay(
     Exit codes: as of `run` for one replay; 0 for many with --runs.
     """
     with reported(Path(what)):
-        timed, in_turn = latency is not None, swap is not None
-        prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top, timed, in_turn))
+        prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top, latency is not None))
         servers = _servers(prepared, latency, slots, swap)
         directory = _directory(output, prepared.source.name)
         if runs > 1:

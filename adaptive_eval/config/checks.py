@@ -223,10 +223,16 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
 
 
 def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
-    if allocation.growth and trials.favour in ("servers", "batches"):
-        rule = f"is not for trials.favour {trials.favour}, whose rounds are as large as needed"
+    if allocation.growth and trials.favour == "time":
+        rule = "is not for trials.favour time, whose rounds have one trial a question"
         mend = "remove it, or change trials.favour"
         yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
+
+
+def _batches_follow_the_need(allocation: AllocationConfig, models: Models) -> Iterator[Problem]:
+    if allocation.growth and any(model.batch is not None for _, model in asked_models(models)):
+        rule = "is not for models with a batch, whose rounds are as large as needed"
+        yield Problem(("allocation", "growth"), rule, "remove it", shown_value(allocation.growth))
 
 
 def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
@@ -309,6 +315,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     asked_grader_can_be_counted,
     judge_has_what_it_goes_by,
     _rounds_have_one_size,
+    _batches_follow_the_need,
     prior_has_its_categories,
     _prior_is_used,
     _simulation_is_whole,

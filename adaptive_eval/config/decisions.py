@@ -247,16 +247,11 @@ class TrialsConfig(Section):
     """For benchmarks of thousands of questions: one trial of each (min and max are 1), in an order drawn at random
     (`questions.shuffle`), and a look after every so many. A run ends when its comparisons are decided, long before all
     questions were asked; scores stand for all of them, and `questions.limit` says how many are asked at most."""
-    favour: Literal["auto", "cost", "balanced", "time", "soon", "servers", "batches"] = "auto"
-    """cost: no trial beyond what the next look needs; time: servers always full; balanced: in between; soon: that of
-    cost, and idle slots are asked ahead, so that runs with many requests at a time do not wait; servers: rounds as
-    large as the need, so that servers are held for the least time; batches: the same with all models in step, so that
-    few batches are waited for. auto takes the one that is expected to be cheapest, by what is paid: `batches`
-    where models have a `batch`; `servers` where the run starts servers or `gpus` are named; `soon` where no model has a
-    `price` or needs a key, as with servers of your own; of the others by the models' `price` and `hour_is_worth`, or
-    balanced where prices are not known. A run keeps what it began with."""
-    hour_is_worth: float = Field(10.0, ge=0)
-    """US dollars that an hour less of the run is worth, for `auto`."""
+    favour: Literal["auto", "answers", "time"] = "auto"
+    """What you pay for. answers: no trial is asked beyond what the next look needs; time: servers are kept full, and
+    let go as soon as their model is settled. auto takes time where any model is on a server of your own (the run
+    starts it, `gpus` are named, or it has neither a `price` nor a key), else answers. A run keeps what it began with.
+    With a `batch` rounds are large, whatever is favoured."""
 
     @field_validator("max")
     @classmethod

@@ -19,7 +19,7 @@ the questions differ are told apart every other time where their scores are 2.11
 
 def may_draw(config: RunConfig) -> bool:
     """Nothing stands in the way of trials.draw but that it is not set."""
-    trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "cost"})
+    trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
     problems = (
         *drawn_problems(trials, config.objective, config.stopping),
         *drawn_beginning_problems(trials, config.seeds, config.models, config.prior_evidence, config.report),
@@ -32,8 +32,8 @@ def drawn_problems(trials: TrialsConfig, objective: ObjectiveConfig, stopping: S
     """What is decided is decided between models, by their averages, in rounds of one block."""
     if trials.draw is None:
         return
-    if trials.favour not in ("auto", "cost"):
-        rule = "must be cost with trials.draw, which asks all models block by block"
+    if trials.favour not in ("auto", "answers"):
+        rule = "must be answers with trials.draw, which asks all models block by block"
         yield Problem(("trials", "favour"), rule, "remove it", trials.favour)
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and (entry.own_rule is not None or entry.name in ("threshold", "place")):

@@ -13,7 +13,9 @@ import copy
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
+from adaptive_eval.config.old_paces import OLD_NAMES
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
 from adaptive_eval.core.registry import PRESETS
 from adaptive_eval.lm_eval.types import LmEvalConfig
@@ -171,6 +173,7 @@ def spell_out(document: Document, name: str) -> None:
     _expand_lm_eval(document)
     _fill_in_benchmark(document)
     _resolve_aliases(document)
+    _rename_pace(document)
     _apply_preset(document)
     if name and "name" not in tree:
         tree["name"] = name
@@ -242,6 +245,18 @@ def _resolve_aliases(document: Document) -> None:
         else:
             document.origins[real] = alias
         section.setdefault(real[1], section.pop(alias[1]))
+
+
+def _rename_pace(document: Document) -> None:
+    """Take the names that earlier versions had for paces, and say what they are called now."""
+    trials = document.tree.get("trials")
+    was = trials.get("favour") if isinstance(trials, dict) else None
+    if isinstance(trials, dict) and trials.pop("hour_is_worth", None) is not None:
+        warn("trials.hour_is_worth has no effect any more, remove it: auto goes by what you pay for", FutureWarning, 2)
+    if isinstance(trials, dict) and isinstance(was, str) and was in OLD_NAMES:
+        trials["favour"] = OLD_NAMES[was]
+        told = f"trials.favour: {was} is called {OLD_NAMES[was]} now; write this, the next version refuses the old name"
+        warn(told, FutureWarning, 2)
 
 
 def _apply_preset(document: Document) -> None:

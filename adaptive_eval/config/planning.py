@@ -97,7 +97,7 @@ def plan_of(
         config,
         names,
         first,
-        in_turn=config.in_turn,
+        batched=config.batched,
         horizons=horizons,
         budget=budget,
         spent_first=known.spent,
@@ -112,19 +112,19 @@ def plan_on(
     names: Sequence[str],
     first: NDArray[np.integer] | None = None,
     *,
-    in_turn: bool = False,
+    batched: bool = False,
     horizons: Sequence[EarlierHorizon] = (),
     budget: Budget | None = None,
     spent_first: SpentBefore = NOTHING_SPENT,
     begun: float | None = None,
 ) -> Plan:
-    """The plan for these models and questions; `in_turn` where models are served one at a time.
+    """The plan for these models and questions; `batched` where batch services answer for any of them.
 
     `budget` are the caps, where the run starts servers; `spent_first` is what was paid for R0; with `begun` trials a
     question the first look was taken, if it was.
     """
     budget = budget_of(config.budget) if budget is None else budget
-    paced = partial(pace_of, config.allocation, questions=bench.questions, in_turn=in_turn)
+    paced = partial(pace_of, config.allocation, questions=bench.questions, batched=batched)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     begins, pace = [*before, config.trials][0], paced(config.trials)
     opened = None if begun is None or first is not None else _opened(begins, paced(begins), begun)

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptive_eval.config.old_paces import in_new_names
 from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import Favour, choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.core import Budget, Plan
+from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -157,9 +157,9 @@ def _question_body(question: Question) -> dict[str, object]:
 
 def stored_config(header: RunHeader) -> RunConfig:
     """The configuration with which a stored run was started last; `StoreError` where it is none, or one no more."""
-    sections = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
+    stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
-        body = json.dumps(sections)
+        body = json.dumps(in_new_names(stored, len(header.questions)))
         json.loads(body, parse_constant=_require_number)
         return RunConfig.model_validate_json(body)
     except ValueError as error:
@@ -262,26 +262,9 @@ def prepare(config: RunConfig) -> PreparedRun:
     _require_gradable(config, questions)
     prepared = with_questions(config, questions)
     if config.trials.favour == "auto":
-        choice = choose_favour(
-            config.asked,
-            config.trials,
-            len(questions),
-            in_turn=config.in_turn,
-            nothing_ahead=_why_nothing_ahead(prepared),
-        )
+        choice = choose_favour(config.asked, config.trials, config.allocation.growth)
         prepared = replace(at_pace(prepared, choice.favour), why_favoured=choice.why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
-
-
-def _why_nothing_ahead(prepared: PreparedRun) -> str | None:
-    """Why idle slots of the run are asked nothing before a round does, whatever its pace; None where they are."""
-    if replace(prepared.plan.budget, wall_seconds=None) != Budget():
-        return "a cap counts whatever is asked"
-    if isinstance(prepared.config.grader, AskedGrader):
-        return "grades have to be asked for, too"
-    if prepared.rubric.lacks:
-        return "thresholds are fitted to the first answers"
-    return None
 
 
 def at_pace(prepared: PreparedRun, favour: Favour) -> PreparedRun:

@@ -393,6 +393,11 @@ class RunConfig(Decisions):
         """Models are served one after the other at the same place."""
         return any(group.in_turn for group in self.serving_groups)
 
+    @property
+    def batched(self) -> bool:
+        """Batch services answer for some of the models."""
+        return any(model.batch is not None for model in self.asked)
+
     @model_validator(mode="after")
     def _places_are_there(self) -> "RunConfig":
         words = () if self.pool is None else self.pool.words

@@ -42,7 +42,7 @@ def next_round(plan: Plan, flight: BatchesInFlight, now: RoundInputs) -> tuple[T
 
     Rounds as large as the need give way to the smallest ones before any comparison goes without.
     """
-    if now.pace.in_step:
+    if not now.pace.share:
         return _as_fits(plan, flight, now, np.zeros(plan.bench.models))
     needed = wanted_for(plan, now, now.pace.share)
     extra, fits = _as_fits(plan, flight, now, needed)
@@ -74,7 +74,7 @@ def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: Floa
     standing = now.standing
     pairs, power = standing.open_pairs(), standing.open_power()
     if flight.batches():
-        issued = flight.issued.sum(axis=1) + now.before
+        issued = flight.issued.sum(axis=1) - flight.parked + now.before
         stay = likely_open(standing, now.held, issued, plan.judging.delta)
         pairs, power = pairs[stay], power[stay]
     prices = np.append(flight.account.prices(), 0.0)
@@ -199,13 +199,11 @@ def _sizes(
     cheap = np.where(in_step, 1.0, np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND))
     if now.pace.in_step:
         sizes = sizes_in_step(issued, least, now.pace.growth, cheap)
+    elif now.pace.held:
+        sizes = np.where(flight.sizes <= now.pace.lookahead * questions, questions, 0)
     else:
         wanted = np.maximum(np.rint(needed), questions * (1 + now.pace.lookahead)) * cheap
-        in_flight = flight.sizes
-        if now.pace.held:
-            both_work = np.append(now.in_play, False)[pairs].all(axis=1)
-            wanted = np.where(in_step, wanted, _while_others_work(wanted, pairs[both_work], flight.seconds))
-        short = np.where(in_flight <= (REFILL if now.pace.lookahead else 0.0) * wanted, wanted - in_flight, 0.0)
+        short = np.where(flight.sizes <= (REFILL if now.pace.lookahead else 0.0) * wanted, wanted - flight.sizes, 0.0)
         sizes = np.floor(short / questions).astype(np.int64) * questions
     sizes[~now.in_play | served.ahead(issued)] = 0
     return np.asarray(np.clip(now.most * questions - issued, 0, sizes))
@@ -216,13 +214,3 @@ def sizes_in_step(
 ) -> NDArray[np.int64]:
     """Trials (L,) of a round of one trial a question, or a block, or of a share of what there is where that is more."""
     return np.asarray(np.rint(np.maximum(least, np.floor(growth * issued)) * cheap).astype(np.int64))
-
-
-def _while_others_work(wanted: FloatArray, pairs: IndexArray, seconds: FloatArray) -> FloatArray:
-    """As many trials (L,) as keep each model busy while one it is compared with, or is in turn compared with, works."""
-    busy = wanted * seconds
-    for _ in range(len(pairs)):
-        before = busy.copy()
-        for side in (0, 1):
-            np.maximum.at(busy, pairs[:, side], before[pairs[:, 1 - side]])
-    return busy / seconds

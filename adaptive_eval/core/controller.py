@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.ahead import LikelyTrials, before_first_look, in_turn, likely_wanted
 from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.horizon import Extension
@@ -81,21 +80,9 @@ class Controller:
         """At most `slots` trials to run now, of one model if it is named; none means: wait, or the run is finished."""
         return self._flight.ask(slots, model)
 
-    def likely_next(self) -> list[LikelyTrials]:
-        """For each model, trials that later rounds are likely to ask for by the latest look, in the order in which they
-        would; none where caps count trials, or where the pace asks nothing ahead.
-
-        Their outcomes are not told before a round asks for them.
-        """
-        plan, flight, pace = self.plan, self._flight, self._horizon.pace
-        if not pace.ahead or flight.account.capped or self.finished is not None:
-            extra = np.zeros_like(flight.issued)
-        elif self.standing is None:
-            extra = before_first_look(plan, flight) if plan.first is None else np.zeros_like(flight.issued)
-        else:
-            extra = likely_wanted(plan, flight, self._now(self.standing))
-        likely = [in_turn(issued, more) for issued, more in zip(flight.issued, extra, strict=True)]
-        return [one.without(flight.early.are_kept(model, *one)) for model, one in enumerate(likely)]
+    def is_paused(self, model: int) -> bool:
+        """Whether nothing of a model is to be sent now, asked for or not: no open comparison wants it."""
+        return self.finished is not None or self._flight.is_parked(model)
 
     @property
     def looks_taken(self) -> int:
@@ -157,7 +144,7 @@ class Controller:
 
     def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
         require(not self.plan.coupled, "trials with shared seeds are told one by one, not in counts", batch.round_index)
-        require(batch in self._flight.batches(batch.model), "counts are told of a batch in flight", batch.round_index)
+        require(batch in self._flight.expected(batch.model), "counts are told of a batch in flight", batch.round_index)
         fresh = batch.missing == batch.size
         require(fresh, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
         batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
@@ -297,6 +284,14 @@ class Controller:
         return self._tally.arrived
 
     @property
+    def parked(self) -> IntArray:
+        """(L, M, K): those of them that no look has waited for."""
+        parked, categories = np.zeros_like(self.arrived), self.plan.bench.categories
+        for batch in self._flight.parked_batches():
+            parked[batch.model] += batch.categories(categories)
+        return parked
+
+    @property
     def counts_with_kept(self) -> IntArray:
         """(L, M, K): the same with those of an earlier run that no round has taken."""
         return self._flight.early.added_to(self.arrived)
@@ -334,10 +329,15 @@ class Controller:
         some = self.standing is None or self._horizon.more or not asks_only_open(self.plan.policy)
         if some or self.standing is None or not self._horizon.pace.held:
             return np.zeros(models, dtype=bool)
-        opened = np.zeros(models + 1, dtype=bool)
-        opened[self.standing.open_pairs().ravel()] = True
         whole = flight.issued.sum(axis=1) >= self._horizon.trials.max * self.plan.bench.questions
-        return np.asarray(~opened[:models] | whole)
+        return np.asarray(~self._opened() | whole)
+
+    def _opened(self) -> NDArray[np.bool_]:
+        """(L,): models in an open comparison, by the latest look."""
+        assert self.standing is not None
+        opened = np.zeros(self.plan.bench.models + 1, dtype=bool)
+        opened[self.standing.open_pairs().ravel()] = True
+        return opened[:-1]
 
     def awaited(self) -> list[int]:
         """Models whose missing trials the next look waits for; while no others are asked anything, none will be."""
@@ -508,7 +508,10 @@ class Controller:
         """Have in flight what the latest look asks for; where that is nothing, the run is finished."""
         assert self.standing is not None
         fits, pace = True, self._horizon.pace
-        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else 1):
+        if pace.held and not self._flight.account.capped and asks_only_open(self.plan.policy):
+            self._flight.park(self._opened() | (self.trials == 0))
+            self.unhindered = math.inf  # under a cap nothing is parked, since it reserves all that may have been sent
+        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
             extra, fits = next_round(self.plan, self._flight, self._now(self.standing))
             self.unhindered = self.unhindered if fits else math.inf
             if not extra.any():

@@ -130,12 +130,6 @@ class EarlyOutcomes:
         took = trillionths(found["seconds"])
         return BatchPart(questions, trials, found["category"], found["timed_out"], *_cost_of(found), took)
 
-    def are_kept(self, model: int, questions: IntArray, trials: IntArray) -> NDArray[np.bool_]:
-        """Which of these trials of a model are kept."""
-        kept = self._kept().get(model)
-        places = np.empty(0, np.int64) if kept is None else kept.ordered()["place"]
-        return np.isin(questions.astype(np.int64) * _TRIALS + trials, places)
-
     def added_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) with those of the kept ones that have a grade."""
         if not self:

@@ -13,6 +13,7 @@ size, as at batch services, each takes one tick. A clock that is wrong makes som
 import math
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,8 @@ class BatchesInFlight:
         self._batches: list[Batch] = []
         self._own: list[list[Batch]] = [[] for _ in range(bench.models)]
         """The batches in flight by model."""
+        self._parked: list[list[Batch]] = [[] for _ in range(bench.models)]
+        """Batches of models that no open comparison wants now, in their order."""
         self.seconds: FloatArray = np.ones(bench.models)
         """(L,): what a trial of each model takes on the logical clock."""
         self.until = np.zeros(bench.models)
@@ -79,13 +82,49 @@ class BatchesInFlight:
         self._not_asked.append(one)
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0
         for batch in one.batches.values():
-            model = batch.model
-            took = 1.0 if even else self._sets(batch) * float(self.seconds[model])
-            batch.due = tick if in_step else max(self.now, float(self.until[model])) + took
-            self.until[model] = batch.due
-            insort(self._batches, batch, key=_order)
-            self._own[model].append(batch)
+            took = 1.0 if even else self._sets(batch) * float(self.seconds[batch.model])
+            batch.due = tick if in_step else max(self.now, float(self.until[batch.model])) + took
+            self._fly(batch)
         return self._known(one.batches.values())
+
+    def _fly(self, batch: Batch) -> None:
+        self.until[batch.model] = batch.due
+        insort(self._batches, batch, key=_order)
+        self._own[batch.model].append(batch)
+
+    def park(self, wanted: NDArray[np.bool_]) -> None:
+        """Park what is in flight of models (L,) that are not wanted, and go on with what is parked of the others.
+
+        Nothing of a parked batch is asked, and no look waits for it; what was asked before comes all the same.
+        """
+        for model, own in enumerate(self._own):
+            if own and not wanted[model]:
+                self._parked[model] += own
+                self._own[model], self.until[model] = [], 0.0
+                self._batches = [batch for batch in self._batches if batch.model != model]
+            elif wanted[model] and self._parked[model]:
+                parked, self._parked[model] = self._parked[model], []
+                for batch in parked:
+                    took = self._sets(batch) * float(self.seconds[model])
+                    batch.due = max(self.now, float(self.until[model])) + took
+                    self._fly(batch)
+
+    def is_parked(self, model: int) -> bool:
+        """Whether a model has batches, and all of them are parked."""
+        return bool(self._parked[model])
+
+    @property
+    def parked(self) -> NDArray[np.int64]:
+        """(L,): trials of parked batches."""
+        return np.array([sum(batch.size for batch in own) for own in self._parked], dtype=np.int64)
+
+    def parked_batches(self) -> Iterator[Batch]:
+        """All that is parked."""
+        return chain.from_iterable(self._parked)
+
+    def expected(self, model: int) -> Sequence[Batch]:
+        """A model's batches of which something may come, parked or not."""
+        return [*self._own[model], *self._parked[model]]
 
     def start_clock(self, opening: Batch) -> None:
         """Set a model's clock by what the answers of its first round took, once that is complete."""
@@ -104,7 +143,7 @@ class BatchesInFlight:
 
     def remembered(self) -> Iterator[KnownPart]:
         """Outcomes of an earlier run that are kept and needed now, batch by batch; they are kept no more."""
-        return self._known(self._batches)
+        return self._known([*self._batches, *self.parked_batches()])
 
     def _known(self, batches: Iterable[Batch]) -> Iterator[KnownPart]:
         """Parts of batches that are known already, one by one: of millions no second copy is made."""
@@ -134,7 +173,7 @@ class BatchesInFlight:
 
     def place(self, outcome: Outcome) -> bool | None:
         """Give an outcome to its batch: True when it was new, False when it had come, None when nobody expects it."""
-        for batch in self.batches(outcome.model):
+        for batch in self.expected(outcome.model):
             new = batch.place(outcome)
             if new is not None:
                 return new
@@ -179,19 +218,20 @@ class BatchesInFlight:
             self.now = max(self.now, batch.due)
             self.account.settle(batch.model, batch.size, batch.size, batch.total_cost())
         if self._not_asked:  # who asks trial by trial never takes rounds, of which each holds all of its trials
-            flying = set(map(id, self._batches))
+            flying = set(map(id, chain(self._batches, *self._parked)))
             self._not_asked = [one for one in self._not_asked if not flying.isdisjoint(map(id, one.batches.values()))]
 
     def drop(self, model: int) -> list[Batch]:
         """A model's batches, which are in flight no more; their reservation stays."""
-        dropped, self._own[model] = self._own[model], []
+        dropped = [*self.expected(model)]
+        self._own[model], self._parked[model] = [], []
         self._batches = [batch for batch in self._batches if batch.model != model]
         return dropped
 
     def clear(self) -> None:
         """Forget all batches: nothing is in flight any more."""
         self._batches, self._not_asked = [], []
-        self._own = [[] for _ in self._own]
+        self._own, self._parked = [[] for _ in self._own], [[] for _ in self._own]
 
     @property
     def within_caps(self) -> bool:

@@ -75,5 +75,5 @@ class Opening:
     def _another(self, flight: BatchesInFlight, model: int) -> TrialArray:
         """(L, M): one model's next round, as far as its horizon allows."""
         extra = np.zeros_like(flight.issued)
-        extra[model] = np.minimum(1 + self._pace.lookahead, self._most - flight.issued[model])
+        extra[model] = np.minimum(1, self._most - flight.issued[model])
         return extra

@@ -130,8 +130,8 @@ class Plan:
         )
         require(self.estimator == "average", "drawn compares averages", self.estimator)
         require(
-            self.pace.in_step and not self.pace.ahead,
-            "drawn needs a pace at which all models go in step, and nothing is asked ahead",
+            self.pace.in_step,
+            "drawn needs a pace at which all models go in step",
             self.pace,
         )
         known = self.bench.prior_counts is not None or self.first is not None or bool(self.earlier)

@@ -78,6 +78,7 @@ PUBLISHED = Preset(
             "familywise": "none",
         },
         "allocation": {"policy": policies.UNRESOLVED_PAIRS.name, "lookahead": 0, "growth": 0.0},
+        "trials": {"favour": "answers"},
     },
 )
 PRESETS = {PUBLISHED.name: PUBLISHED}

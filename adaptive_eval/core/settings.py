@@ -53,6 +53,9 @@ class Pace:
     With a `share`, rounds are as large as the need, and each model has rounds of its own: after a look, what is in
     flight of a model is made up to that share of the trials at which one of its comparisons may be decided at the
     soonest, at least to 1 + `lookahead` trials a question; with no lookahead, once all it was asked for has come.
+
+    Where servers are `held`, each model has rounds of its own, too, of one trial a question, and 1 + `lookahead` of
+    them in flight for as long as it is in an open comparison. Then they are parked: what is not sent stays unsent.
     """
 
     growth: float = 0.0
@@ -61,13 +64,9 @@ class Pace:
     opening: int = 0
     """Trials a question before the first look, where that is more than `Trials.min`."""
     held: bool = False
-    """Servers are paid for as long as they are held: no model idles while one that it is compared with works."""
+    """Servers are paid for as long as they are held: they are kept full, and let go once their model is settled."""
     even: bool = False
     """A round takes as long whatever its size, as at a batch service."""
-    ahead: float = 0.0
-    """Idle slots are asked this share of what rounds to come need at the soonest (`ahead`); it changes no look."""
-    ahead_opening: int = 0
-    """What is asked ahead before the first look: so many trials a question."""
 
     def __post_init__(self) -> None:
         require(self.growth >= 0.0, "growth must not be negative", self.growth)
@@ -79,11 +78,7 @@ class Pace:
             self,
         )
         require(self.opening >= 0, "opening must not be negative", self.opening)
-        require(self.ahead >= 0.0, "ahead must not be negative", self.ahead)
-        require(self.ahead_opening >= 0, "ahead_opening must not be negative", self.ahead_opening)
-        require(
-            not self.held or self.share > 0.0, "held needs a share, with which rounds are as large as the need", self
-        )
+        require(not self.held or self.growth == self.share == 0.0, "held rounds have one trial a question each", self)
         require(
             not self.even or self.share > 0.0, "even needs a share, with which rounds are as large as the need", self
         )
@@ -91,7 +86,7 @@ class Pace:
     @property
     def in_step(self) -> bool:
         """All models go from round to round together."""
-        return self.share == 0.0
+        return self.share == 0.0 and not self.held
 
     def first_round(self, least: int, most: int) -> int:
         """Trials a question before the first look, within these bounds."""

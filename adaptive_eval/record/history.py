@@ -98,19 +98,22 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
             f"{_said(config.trials.draw)} after it; set it as it was, or begin another run with --fresh"
         )
     same_horizon = config.trials.model_copy(update={"max": before.max})
-    had = opening_of(before, in_turn=stored.in_turn)
-    has = opening_of(same_horizon, in_turn=config.in_turn)
+    had = opening_of(before, batched=stored.batched)
+    has = opening_of(same_horizon, batched=config.batched)
     if before.min == config.trials.min and had != has:
         raise ConfigError(
-            f"the run took its first look with {had} trials a question, as trials.favour {before.favour} begins, and "
-            f"cannot begin with {has} after it, as {config.trials.favour} does; set it to {before.favour} again, or "
-            "begin another run with --fresh"
+            f"the run took its first look with {had} trials a question, as {_pace_of(stored)} begins, and cannot begin "
+            f"with {has} after it, as {_pace_of(config)} does; set it as it was, or begin another run with --fresh"
         )
     if before.min != config.trials.min:
         raise ConfigError(
             f"trials.min was {before.min} when the run took its first look, and cannot become {config.trials.min} "
             f"after it; set it to {before.min} again, or begin another run with --fresh"
         )
+
+
+def _pace_of(config: RunConfig) -> str:
+    return "a model with a batch" if config.batched else f"trials.favour {config.trials.favour}"
 
 
 MARK = "~"

@@ -171,7 +171,7 @@ def take_snapshot(
             *alarm_cautions(subject.models, usages, events),
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
             *decision_cautions(events),
-            *uncounted_caution(int(controller.counts_with_kept.sum()), int(controller.counts.sum()), events),
+            *uncounted_caution(int(controller.counts_with_kept.sum()), int(controller.arrived.sum()), events),
             *import_cautions(events),
             *recorded_caution(subject.models, events),
             *opponent_caution(events),

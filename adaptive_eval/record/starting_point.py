@@ -120,7 +120,8 @@ def _as_it_began(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     if prepared.why_favoured is None:
         return prepared
     began = stored_config(reader.header()).trials.favour
-    if began == "auto" or began == prepared.config.trials.favour:
+    began = "answers" if began == "auto" else began  # of trials that were imported a look was taken by no pace
+    if began == prepared.config.trials.favour:
         return prepared
     return replace(at_pace(prepared, began), why_favoured="the run began with it")
 

@@ -270,8 +270,7 @@ def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         "unwanted",
         models.pop() if len(models) == 1 else None,
         f"{answers:,} answers were asked for by slots that would have been idle, and no round came to want them: "
-        f"{came:,} had come, with {tokens:,} tokens, which are counted besides those of trials; trials.favour: "
-        "cost asks none of them",
+        f"{came:,} had come, with {tokens:,} tokens, which are counted besides those of trials",
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from unicodedata import category
 
-from adaptive_eval.config.pace import opening_of
+from adaptive_eval.config.pace import choose_favour, opening_of
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
@@ -239,9 +239,21 @@ def _allocation(config: RunConfig) -> str:
         said = entry.says.format(**_options(entry, config.allocation.options))
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
-    first = opening_of(trials, in_turn=config.in_turn)
+    first = opening_of(trials, batched=config.batched)
+    pace = _pace(config)
     fewer = f" ({trials.min} if the budget does not allow as many)" if first > trials.min else ""
-    return f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most."
+    return f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most.{pace}"
+
+
+def _pace(config: RunConfig) -> str:
+    """Which pace it was, and why where that is what `auto` takes."""
+    if config.batched:
+        return " Rounds are as large as the need, since each waits for batches."
+    chosen = choose_favour(config.asked, config.trials, config.allocation.growth)
+    why = f", since {chosen.why}" if chosen.favour == config.trials.favour else ""
+    if config.trials.favour == "time":
+        return f" Pace time{why}: rounds run ahead of the looks, which judge each round in its order."
+    return f" Pace answers{why}."
 
 
 def _prior(config: RunConfig) -> str:

@@ -8,12 +8,10 @@ stored without a category, and waits for it until the thresholds are frozen.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-from adaptive_eval.core.ahead import NO_ROUND
 from adaptive_eval.core.types import Ask, Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import ConfigError, Unavailable
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.ahead import AskedAhead, EarlyAnswer
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, in_vain, record_of, regrade_of, waiting_record
@@ -35,7 +33,6 @@ class AnswerKeeper:
         grading: Grading,
         costs: VerdictCosts,
         committer: Committer,
-        ahead: AskedAhead,
         intake: Intake,
         departures: Departures,
         opening_fit: OpeningFit | None,
@@ -43,7 +40,7 @@ class AnswerKeeper:
     ) -> None:
         """`opening_fit`: where the rubric has thresholds to be fitted; `abort` ends the run by an error."""
         self._lanes, self._questions, self._grading, self._costs = lanes, questions, grading, costs
-        self._committer, self._ahead, self._intake = committer, ahead, intake
+        self._committer, self._intake = committer, intake
         self._departures, self._opening_fit, self._abort = departures, opening_fit, abort
         self._unjudged: dict[tuple[str, str, int], TrialRecord] = {}
         """Answers that are on disk, and whose verdicts are not."""
@@ -66,9 +63,6 @@ class AnswerKeeper:
             return
         for trial, answer in each:
             grade = await grade_or_error(self._grading, answer, question.for_trial(trial))
-            if group.round == NO_ROUND:
-                self._ahead.came((model, group.question, trial), EarlyAnswer(answer, grade))
-                continue
             self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
 
     async def _judge(self, model: int, question: Question, records: Sequence[TrialRecord]) -> None:
@@ -125,8 +119,8 @@ class AnswerKeeper:
         return event
 
     def is_here(self, ask: Ask) -> bool:
-        """Nobody has to be asked for a trial that the core wants: it waits for thresholds, or was asked ahead."""
-        return (self._ahead if self._opening_fit is None else self._opening_fit).is_here(ask)
+        """Nobody has to be asked for a trial that the core wants: it waits for thresholds."""
+        return self._opening_fit is not None and self._opening_fit.is_here(ask)
 
     def asked(self, model: int) -> int:
         """Trials of a model that the core has asked for, and that wait for thresholds."""

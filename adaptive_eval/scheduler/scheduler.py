@@ -18,12 +18,11 @@ from adaptive_eval.core.types import Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.ahead import AskedAhead, EarlyAnswer
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.scheduler.batched_lanes import BatchedLanes, Place
+from adaptive_eval.scheduler.batched_lanes import BatchedLanes
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
-from adaptive_eval.scheduler.grading import Grading, record_of
+from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.intake import Intake
 from adaptive_eval.scheduler.keeping import AnswerKeeper
 from adaptive_eval.scheduler.ledger import Ledger, LostAnswers, at_least_elapsed
@@ -105,14 +104,12 @@ class Scheduler:
         self._departures = self._make_departures()
         self._troubles = RunTroubles(lanes, self._departures, grading, self.note)
         self._committer = self._make_committer()
-        self._ahead = self._make_ahead(hosts, ask=ledger is None and not grading.lasting and opening_fit is None)
         self._keeper = AnswerKeeper(
             lanes,
             questions,
             grading,
             self._verdict_costs,
             self._committer,
-            self._ahead,
             self._intake,
             self._departures,
             opening_fit,
@@ -147,27 +144,7 @@ class Scheduler:
             broken=self.abort,
         )
         is_here = self._keeper.is_here
-        return RequestSender(
-            self._lanes, self._controller, self._committer, self._times, self._losses, tell, is_here, self._ahead
-        )
-
-    def _make_ahead(self, hosts: Sequence[ServerHost], *, ask: bool) -> AskedAhead:
-        """Nobody asks ahead where caps count every request, where grades take requests, and where thresholds wait for
-        the opening; nor of models that take turns, or that batch services answer for."""
-        if not ask:
-            without = set(range(len(self._lanes)))
-        else:
-            without = {model for host in hosts if len(host.models) > 1 for model in host.models}
-            without |= self._recorded | set(self._batches.models)
-        return AskedAhead(
-            self._controller, len(self._lanes), self._keep_early, frozenset(without), self._troubles.holding_up
-        )
-
-    def _keep_early(self, place: Place, number: int, early: EarlyAnswer) -> None:
-        """Store an answer that was asked ahead, and that a round asks for."""
-        model, question, trial = place
-        record = record_of(self._lanes[model], self._questions[question], trial, number, *early)
-        self._committer.add_trial(record)
+        return RequestSender(self._lanes, self._controller, self._committer, self._times, self._losses, tell, is_here)
 
     def _make_turns(self, hosts: Sequence[ServerHost]) -> Turns:
         asking = TurnCallbacks(
@@ -326,8 +303,6 @@ class Scheduler:
             self._tell_troubles()
         finally:
             self.over = True
-            for event in self._ahead.in_vain(self._names, lambda model, answer: self._lanes[model].cost(answer)):
-                self.note(event)
             await _cancelled(self._sender.tasks)
             finished = self._controller.finished is not None
             await self._batches.depart(at_once=self._cut_short, over=finished, lost=self.lost)
@@ -352,7 +327,7 @@ class Scheduler:
     def _end_if_over(self) -> None:
         if self._done.done():
             return
-        quiet = not self._sender.busy and self._committer.idle
+        quiet = not self._sender.tasks and self._committer.idle
         finished = self._controller.finished
         # else what is in flight of a model that was set aside comes back, for it is paid
         at_once = self.halt is Halt.AT_ONCE or self._out_of_time
@@ -360,7 +335,7 @@ class Scheduler:
             self._departures.give_up()
         elif at_once or (quiet and (finished is not None or self.halt is not None)):
             self._done.set_result(None)
-        elif quiet and not self._sender.tasks and not self._turns.moving and self._sender.waiting.empty:
+        elif quiet and not self._turns.moving and self._sender.waiting.empty:
             self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
     def _ending(self) -> bool:
@@ -377,8 +352,7 @@ class Scheduler:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
-            if self._need.changes_by_itself:
-                self._settle_turns()
+            self._settle_turns()
             if self.halt is not None or self._controller.finished is not None:
                 self._give_up_hopeless()
             self._end_if_over()
@@ -451,7 +425,9 @@ class Scheduler:
             self._intake.hear_wasted(vain)
         for event in events_of_kind(batch.events, ModelSetAside):
             told.append(SetAside(self._roster.models.position_of(event.model), event.reason, event.cause))
-        if (told or waited) and self._controller.finished is None:
+        if self._controller.finished is not None:  # what was asked ahead comes all the same
+            self._controller.tell(one for one in told if isinstance(one, Outcome))
+        elif told or waited:
             looks = [*self._controller.tell(told), *(self._controller.take(waited) if waited else ())]
             self._sender.waiting.core_was_told()
             self._departures.note_set_aside()

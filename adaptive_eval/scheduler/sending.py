@@ -9,11 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from adaptive_eval.core.ahead import NO_ROUND
 from adaptive_eval.core.types import Ask
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, NotAskedAgain
-from adaptive_eval.scheduler.ahead import AskedAhead
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.ledger import LostAnswers
 from adaptive_eval.scheduler.server_times import ServerTimes
@@ -57,11 +55,8 @@ class RequestSender:
         losses: LostAnswers,
         tell: SendCallbacks,
         is_here: Callable[[Ask], bool] | None = None,
-        ahead: AskedAhead | None = None,
     ) -> None:
-        """`is_here`: of a trial that the core asks for, whether its answer is there already; `ahead`: what idle slots
-        are asked."""
-        self._ahead = ahead
+        """`is_here`: of a trial that the core asks for, whether its answer is there already."""
         self._lanes, self._controller, self._committer = lanes, controller, committer
         self._times, self._losses, self._tell = times, losses, tell
         self.waiting = WaitingLines(controller, lanes, is_here)
@@ -85,10 +80,9 @@ class RequestSender:
         slots = servers * lane.slots + min(self.aside[model], servers * lane.slots)
         while (free := slots - self.in_flight[model]) > 0:
             group = self.waiting.first(model, free * lane.samples_per_request)
-            if group is not None:
-                self._start(model, group)
-            elif not self._start_ahead(model):
+            if group is None:
                 return
+            self._start(model, group)
 
     def make_room(self, aside: Sequence[int]) -> None:
         """Send others in the places of so many requests of each model that fail again and again."""
@@ -150,21 +144,6 @@ class RequestSender:
             self._booked.append((model, group, seeds))
             self._committer.add_sent(self._losses.ledger.entry(model, group))
 
-    def _start_ahead(self, model: int) -> bool:
-        """Send what a round is likely to ask for later, if there is anything."""
-        ask = None if self._ahead is None else self._ahead.next(model)
-        if ask is None:
-            return False
-        self.in_flight[model] += 1
-        seed = trial_seed(self._lanes[model].seed_base(ask.question), ask.trial)
-        self._send(model, TrialGroup(ask.question, ask.trial, 1, ask.round), range(seed, seed + 1))
-        return True
-
-    @property
-    def busy(self) -> bool:
-        """Something is under way that a round has asked for."""
-        return len(self.tasks) > (0 if self._ahead is None else self._ahead.unwanted)
-
     def _send(self, model: int, group: TrialGroup, seeds: range) -> None:
         task = asyncio.create_task(self._request(model, group, seeds))
         self.tasks.add(task)
@@ -180,15 +159,13 @@ class RequestSender:
             if self._tell.gone(model):  # since this task was made
                 raise NotAskedAgain("the model was set aside")
             answers = await lane.endpoint.sample(lane.prompt(group.question), seeds, again)
-        except asyncio.CancelledError:
-            self._is_waited_for(model, group)
-            raise
         except EndpointError as error:
             if self._losses.ledger is not None:
                 self.tell_losses()  # counted apart; what was refused cost nothing
                 self._cross_out(model, group)
-            wanted = self._is_waited_for(model, group)
-            if wanted and not isinstance(error, NotAskedAgain):  # no further trials: the core itself has said that
+            if self._controller.is_paused(model):  # nobody waits for it now
+                self.waiting.give_back(model, group)
+            elif not isinstance(error, NotAskedAgain):  # no further trials: the core itself has said that
                 self._tell.failed(model, error)
             return
         finally:
@@ -197,12 +174,6 @@ class RequestSender:
         self._tell.answered(model, answers)
         self.fill(model)  # the slot is free; grading takes none
         await self._tell.keep(model, group, answers)
-
-    def _is_waited_for(self, model: int, group: TrialGroup) -> bool:
-        """Some round waits for what now has failed; not so where it was asked ahead of all rounds."""
-        if self._ahead is None or group.round != NO_ROUND:
-            return True
-        return self._ahead.failed((model, group.question, group.first))
 
     def _one_less(self, model: int) -> None:
         """A request is over, or is not sent after all."""

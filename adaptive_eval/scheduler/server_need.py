@@ -1,15 +1,15 @@
 """Whether the server of a model is needed: what `turns` asks before it stops one.
 
 It is while anything of the model is asked, in flight or being stored. If nothing is, it may go for good where the model
-is settled or gone, and for now where nothing is asked of the model until others want more of it, or until a batch of
-another one is back (`batch_waits`).
+is settled or gone, and for now where nothing is asked of the model until others want more of it, or until answers of
+another one are there (`idle_servers`).
 """
 
 from collections.abc import Sequence
 
-from adaptive_eval.scheduler.batch_waits import BatchWaits
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes
 from adaptive_eval.scheduler.departures import Departures
+from adaptive_eval.scheduler.idle_servers import IdleServers
 from adaptive_eval.scheduler.keeping import AnswerKeeper
 from adaptive_eval.scheduler.sending import RequestSender
 from adaptive_eval.scheduler.types import Decider
@@ -30,17 +30,11 @@ class ServerNeed:
     ) -> None:
         self._names, self._controller, self._departures = names, controller, departures
         self._keeper, self._sender = keeper, sender
-        self._waits = BatchWaits(names, controller, batches) if batches.models else None
+        self._waits = IdleServers(names, controller, batches)
 
     def hear(self, event: Event) -> None:
         """A server is up."""
-        if self._waits is not None:
-            self._waits.hear(event)
-
-    @property
-    def changes_by_itself(self) -> bool:
-        """Servers may have waited for long enough, without anything having come."""
-        return self._waits is not None
+        self._waits.hear(event)
 
     def owed(self, model: int) -> bool:
         """Something that this model was asked for is not told to the core."""
@@ -56,12 +50,12 @@ class ServerNeed:
         return self._idle(model) and model in self._departures.resting
 
     def waits(self, model: int) -> bool:
-        """It has had nothing to do for long, and will not before a batch is back."""
-        return self._waits is not None and self._waits.long_enough(model, idle=self._idle(model))
+        """It has had nothing to do for long, and will not before answers of others are there."""
+        return self._waits.long_enough(model, idle=self._idle(model))
 
     def rest(self, model: int) -> Event:
         """Why its server is stopped for now."""
-        batches_of = None if self._waits is None or self.rests(model) else self._waits.awaited
+        batches_of = None if self.rests(model) else self._waits.awaited or None
         return ServerRests(self._names[model], batches_of)
 
     def _idle(self, model: int) -> bool:

@@ -1,7 +1,8 @@
 """For how long each model holds its servers, busy or not: what a run on one's own GPUs pays.
 
-A server that the run starts is held from when it is ready until it is stopped; the last of its seconds are those of the
-run, or of the site on a cluster that has kept it for the next start of a run that was killed. Where a model is served
+A server that the run starts is held from when it is started until it is stopped: a GPU that loads a model is nobody
+else's. The last of its seconds are those of the run, or of the site on a cluster that has kept it for the next start of
+a run that was killed. Where a model is served
 at several places at the same time, each of its servers counts. Servers of others are held, in each start of the run,
 from the first to the last request that was wanted of them: before and after that somebody else could have had them. For
 a model that is asked through a batch service nothing is held.
@@ -44,8 +45,8 @@ class ServerTimes:
     def hear(self, event: Event) -> None:
         """A server of the run came up, or ended."""
         match event:
-            case ServerLaunched(model=name, on=place, without_head=before):
-                self._done[self._numbers[name]] += before or 0.0
+            case ServerLaunched(model=name, on=place, without_head=before, seconds=start):
+                self._done[self._numbers[name]] += (before or 0.0) + start
                 self._begin(self._numbers[name], place)
             case ServerDied(model=name, on=on) | ServerReleased(model=name, on=on) | SiteLost(model=name, on=on):
                 self._end(self._numbers[name], on)

@@ -100,7 +100,3 @@ class RunTroubles:
         for notice in self._grading.notices[self._told_of_grading :]:
             self._note(ServersNoticed("", notice.kind, notice.text))
             self._told_of_grading += 1
-
-    def holding_up(self) -> bool:
-        """Whether rounds wait for a model of which nothing comes."""
-        return any(not self._departures.gone(model) for model in self.stuck)

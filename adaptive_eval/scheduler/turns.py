@@ -11,7 +11,7 @@ wants becomes a further replica of a model for which more waits than its servers
 A server whose model nothing can want again is stopped at once, and its place is free. One that has its place for itself
 is stopped, too, while nothing is asked of its model: it is started again where trials of others come to want that.
 At a place that stays the run's it is stopped, or put to sleep, while all there is to wait for is a batch of another
-model (`batch_waits`).
+model (`idle_servers`).
 
 A place with memory for two (`OverlappingHost`) is not drained before a swap: as soon as everything that its model has
 to be asked is with the server, the next one is brought up and asked, while the last answers of the one before still

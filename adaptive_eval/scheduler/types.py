@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.ahead import LikelyTrials
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Lost, Outcome, Reason, SetAside
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.store import Event
@@ -44,8 +43,8 @@ class Decider(Protocol):
         """How often it has looked."""
         ...
 
-    def likely_next(self) -> list[LikelyTrials]:
-        """For each model, trials that later rounds are likely to ask for."""
+    def is_paused(self, model: int) -> bool:
+        """Whether nothing of a model is to be sent now, asked for or not."""
         ...
 
     def still_wanted(self) -> NDArray[np.bool_]:

@@ -84,18 +84,26 @@ class WaitingLines:
         return not any(line.trials for line in self._lines)
 
     def first(self, model: int, needed: int) -> TrialGroup | None:
-        """The group of a model whose turn it is, when so many trials are needed of it now."""
+        """The group of a model whose turn it is, when so many trials are needed of it now; None while it is paused."""
+        if self._controller.is_paused(model):
+            return None
         self._top_up(model, needed)
         return self._lines[model].peek()
 
     def number(self, model: int, needed: int) -> int:
-        """How many trials of a model wait, when so many are needed of it now."""
+        """How many trials of a model wait, when so many are needed of it now; none while it is paused."""
+        if self._controller.is_paused(model):
+            return 0
         self._top_up(model, needed)
         return self._lines[model].trials
 
     def take(self, model: int, at_most: int) -> TrialGroup:
         """The first trials of that group."""
         return self._lines[model].take(at_most)
+
+    def give_back(self, model: int, group: TrialGroup) -> None:
+        """Let trials that were sent and not answered wait again."""
+        self._lines[model].add(Ask(model, group.question, trial, group.round) for trial in group.trials)
 
     def core_was_told(self) -> None:
         """The core may have issued more: ask it again for every model."""

@@ -212,7 +212,7 @@ def _quicker(forecast: Forecast) -> str:
         return "larger blocks (trials.draw) take less, and more trials"
     taken, timed = _favour(forecast), [pace for pace in forecast.paces if pace.seconds is not None]
     if not timed:
-        return "trials.favour: soon asks idle slots for what the next rounds are likely to want"
+        return "trials.favour: time keeps its servers full"
     soonest = min(timed, key=lambda pace: pace.seconds or 0.0)
     if soonest.favour == taken:
         return "no other trials.favour takes less time"

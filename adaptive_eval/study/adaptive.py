@@ -53,7 +53,7 @@ SETUPS: dict[str, tuple[str, ...]] = {
     "familywise holm": ("stopping.familywise=holm",),
 }
 """What each changes of the default, as in a configuration."""
-ONE_LOOK_A_ROUND = ("trials.favour=cost",)
+ONE_LOOK_A_ROUND = ("trials.favour=answers",)
 LEAST_TRIALS = 5
 """One more than are given before the first look."""
 FIXED_DRAWS = 8

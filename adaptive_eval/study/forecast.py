@@ -14,10 +14,9 @@ from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import RunReader, require_same_meaning
 from adaptive_eval.study.first_answers import answers_before, words_of
-from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
-from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
+from adaptive_eval.study.paces import pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
     AnswerUsage,
     Pilot,
@@ -30,8 +29,7 @@ from adaptive_eval.study.pilot import (
     through_batches,
 )
 from adaptive_eval.study.same_seeds import of_same_seeds
-from adaptive_eval.study.scenario import Scenario, ServiceCosts, Variant, groups_in_turn, simulated_decisions
-from adaptive_eval.study.simulated import simulate_run
+from adaptive_eval.study.scenario import Scenario, ServiceCosts, groups_in_turn, simulated_decisions
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
@@ -42,10 +40,6 @@ GUESSED_SWAP = 120.0
 """Seconds from the last answer of one model to a server that is ready with the next."""
 GUESSED_WAKING = 5.0
 """The same where the next one sleeps at that place."""
-
-
-FEW = 3
-"""Worlds of a figure that is wanted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +93,6 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
         why_favoured=prepared.why_favoured,
         as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence, beside),
     )
-
-
-def expected_times_as_long(prepared: PreparedRun) -> float | None:
-    """About how many times as long as a fixed design the run takes, in a few worlds of the prior.
-
-    Where answers' times cannot be guessed, all are taken to be alike; None where a swap of models would have to be
-    compared with them, where trials are there already, or where there are too many to simulate at once.
-    """
-    plan = prepared.plan
-    usage, _ = _usage(prepared, None)
-    scenario = _scene(prepared, usage, None, 0, expected_grade(prepared, usage, None))
-    many = plan.bench.models * plan.bench.questions * plan.trials.max > MOST_AT_ONCE
-    if many or plan.first is not None or (scenario.served.in_turn and not usage.knows_seconds):
-        return None
-    if not usage.knows_seconds:
-        alike = replace(usage, seconds=np.ones_like(usage.seconds))
-        scenario = replace(scenario, served=scenario.served._replace(usage=alike))
-    worlds = list(_worlds(prepared, ForecastRequest(worlds=FEW), None))
-    uncapped = scenario.plan(Variant(prepared.config.stopping.confidence, Budget()))
-    runs = [simulate_run(uncapped, world, scenario.served, (0, number)) for number, world in enumerate(worlds)]
-    counts = plan.trials.max * np.mean([world.sum(axis=1) for world in worlds], axis=0)
-    counts *= plan.bench.asked[:, None]
-    return times_as_long(runs, fixed_seconds(scenario, counts))
 
 
 def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:

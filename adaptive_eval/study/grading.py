@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.config.opponent import answers_of_model
-from adaptive_eval.config.pace import GUESSED_SHARE, GUESSED_SPEED
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import gpu_share
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.store import JudgeUse
-from adaptive_eval.study.pilot import BYTES_A_TOKEN, AnswerUsage
+from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
 from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
 
 

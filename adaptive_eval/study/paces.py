@@ -14,21 +14,14 @@ from adaptive_eval.study.types import PaceCosts
 
 MOST_AT_ONCE = 2_000_000
 """Trials of a design that is simulated so often."""
-MOST_SOON = 200_000
-"""The same where idle slots are asked ahead, of which a trial takes several times as long."""
 
 
 def paces_to_try(prepared: PreparedRun, scenario: Scenario) -> tuple[Favour, ...]:
     """All that apply and do not take too long; none where the pace is given by itself, or where all would."""
     trials = scenario.bench.models * scenario.bench.questions * prepared.plan.trials.max
     config = prepared.config
-    if config.allocation.lookahead is not None or config.trials.draw is not None or trials > MOST_AT_ONCE:
-        return ()
-    tried = {
-        "batches": any(model.batch is not None for model in config.models),
-        "soon": trials <= MOST_SOON or config.trials.favour == "soon",
-    }
-    return tuple(favour for favour in get_args(Favour) if tried.get(favour, True))
+    given = config.allocation.lookahead is not None or config.trials.draw is not None or config.batched
+    return () if given or trials > MOST_AT_ONCE else get_args(Favour)
 
 
 def pace_costs(

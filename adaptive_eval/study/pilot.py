@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.pace import GUESSED_SHARE, GUESSED_SPEED
 from adaptive_eval.config.planning import prompt_bytes, usage_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
@@ -38,6 +37,10 @@ from scorio.moments import FloatArray
 
 BYTES_A_TOKEN = 4.0
 """Of a prompt in English, by the makers of tokenizers."""
+GUESSED_SHARE = 0.25
+"""Of `max_tokens`: the length of an answer where nothing is known."""
+GUESSED_SPEED = 40.0
+"""Tokens a second of one answer among many on a busy server."""
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
 GUESSED_BATCH = 3600.0

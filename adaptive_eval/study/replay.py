@@ -138,8 +138,6 @@ class ReplayRequest:
     top: int | None = None
     """Only this many models, the best ones."""
     timed: bool = False
-    in_turn: bool = False
-    """The models share a server in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,7 @@ def prepare_replay(request: ReplayRequest) -> PreparedReplay:
         decisions = load_decisions(request.config, request.overrides, source.models)  # which may name those left out
     _require_countable(decisions.budget, request.timed)
     bench = Bench(len(source.models), len(source.questions), source.weights)
-    return PreparedReplay(source, plan_on(bench, decisions, source.models, in_turn=request.in_turn), decisions)
+    return PreparedReplay(source, plan_on(bench, decisions, source.models), decisions)
 
 
 def _found(request: ReplayRequest) -> World | Recording:

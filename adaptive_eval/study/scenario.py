@@ -109,11 +109,6 @@ class ServiceCosts(NamedTuple):
         """What it takes to have a server again that was stopped, or put to sleep."""
         return self.swap_seconds if self.wake_seconds is None else self.wake_seconds
 
-    @property
-    def asks_nothing_ahead(self) -> bool:
-        """Models take turns, or somebody is asked for verdicts."""
-        return bool(self.in_turn) or self.verdicts != NO_VERDICTS
-
 
 class AnswersBefore(NamedTuple):
     """Answers that come before the run itself, greedy ones or the opponent's: those that are there, at what they have
@@ -175,7 +170,7 @@ class Scenario:
             trials = trials.model_copy(update={"favour": variant.favour})
         decisions = self.decisions.model_copy(update={"stopping": stopping, "trials": trials})
         budget = self.left(variant.budget)
-        plan = plan_on(self.bench, decisions, self.names, self.first, in_turn=bool(self.served.in_turn), budget=budget)
+        plan = plan_on(self.bench, decisions, self.names, self.first, batched=bool(self.served.batched), budget=budget)
         cap = budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, TINY)
         return replace(plan, budget=replace(budget, wall_seconds=left))

@@ -29,7 +29,7 @@ from scorio.moments import FloatArray
 class TrialLoad:
     """Trials of one model, in the order of their asks; they end at infinity until they are served."""
 
-    __slots__ = ("_in_order", "begins", "end", "ends", "model", "seconds")
+    __slots__ = ("_in_order", "begins", "end", "ends", "model", "parked", "seconds")
 
     def __init__(self, model: int, seconds: FloatArray) -> None:
         self.model = model
@@ -38,6 +38,8 @@ class TrialLoad:
         self.ends = self.begins.copy()
         self.end = math.inf
         """When the last of them has ended, if nothing more is issued."""
+        self.parked = False
+        """What has not begun does not begin for now."""
         self._in_order: tuple[list[float], list[int]] | None = None
 
     def lies(self, begins: FloatArray, ends: FloatArray, end: float) -> None:
@@ -81,8 +83,14 @@ class Engine:
     def serve(self, load: TrialLoad, now: float) -> None:
         """Each trial in the slot that is free first: as many at once as are idle, the rest one after the other."""
         self._settle(now)
-        begins, ends = self._placed(load.seconds)
-        self._loads.append((load, begins, ends))
+        known = next((one for one in self._loads if one[0] is load), None)
+        if known is None:
+            gone = np.where(np.isfinite(load.begins), -math.inf, math.inf)  # begun before, at another turn
+            known = (load, gone, gone.copy()) if self.gain else (load, load.begins, load.ends)
+            self._loads.append(known)
+        _, begins, ends = known
+        coming = np.isposinf(begins)
+        begins[coming], ends[coming] = self._placed(load.seconds[coming])
         if self.gain == 0.0:  # what is served already stays where it lies
             load.lies(begins, ends, float(ends.max(initial=now)))
             self.over, self.begun = max(self.over, load.end), max(self.begun, float(begins.max(initial=0.0)))
@@ -91,22 +99,31 @@ class Engine:
 
     def waiting(self, now: float) -> int:
         """How many trials have not begun by then."""
-        return sum(int(np.count_nonzero(load.begins > now)) for load, _, _ in self._loads if load.end > now)
+        waiting = (load for load, _, _ in self._loads if load.end > now and not load.parked)
+        return sum(int(np.count_nonzero(load.begins > now)) for load in waiting)
 
     def widen(self, slots: int, now: float) -> None:
         """So many slots more from now on: what has not begun is placed anew, in its order."""
-        self._settle(now)
-        own = self._own
-        running = [ends[(begins <= own) & (ends > own)] for _, begins, ends in self._loads]
         self._slots += slots
+        for load in self.withdraw(now):
+            if not load.parked:
+                self.serve(load, now)
+
+    def withdraw(self, now: float) -> list[TrialLoad]:
+        """Take back what has not begun by now; gives the loads that have some of it."""
+        self._settle(now)
+        own, left = self._own, list[TrialLoad]()
+        running = [ends[(begins <= own) & (ends > own)] for _, begins, ends in self._loads]
         busy = np.sort(np.concatenate([np.zeros(0), *running])).tolist()
         self._free = [own] * (self._slots - len(busy)) + busy
         for load, begins, ends in self._loads:
-            ahead = begins > own
-            load.begins[ahead] = load.ends[ahead] = math.inf  # which may be the arrays themselves
-            begins[ahead], ends[ahead] = self._placed(load.seconds[ahead])
+            if (ahead := begins > own).any():
+                for times in (load.begins, load.ends, begins, ends):
+                    times[ahead] = math.inf
+                left.append(load)
         self.over = self.begun = now
         self._tell()
+        return left
 
     def narrow(self, slots: int) -> None:
         """So many slots fewer, once all has begun: those that are free first."""
@@ -143,15 +160,18 @@ class Engine:
             told = load.begins, load.ends
             for on_wall, mine in zip(told, (begins, ends), strict=True):
                 ahead = (mine > self._own) | ~np.isfinite(on_wall)
-                on_wall[ahead] = np.interp(mine[ahead], own, wall)
+                on_wall[ahead] = np.where(np.isinf(mine[ahead]), math.inf, np.interp(mine[ahead], own, wall))
             load.lies(*told, float(load.ends.max(initial=self._since)))
-        self.over = max([self.over, *(load.end for load, _, _ in self._loads)])
-        self.begun = max([self.begun, *(float(load.begins.max(initial=0.0)) for load, _, _ in self._loads)])
+        served = [(times[np.isfinite(times)] for times in (load.ends, load.begins)) for load, _, _ in self._loads]
+        for ends, begins in served:
+            self.over = max(self.over, float(ends.max(initial=0.0)))
+            self.begun = max(self.begun, float(begins.max(initial=0.0)))
 
     def _course(self) -> tuple[FloatArray, FloatArray]:
         """Own time and time on the wall at every beginning and end from the settled moment on."""
         begins = np.sort(np.concatenate([np.zeros(0), *(one[1] for one in self._loads)]))
         ends = np.sort(np.concatenate([np.zeros(0), *(one[2] for one in self._loads)]))
+        begins, ends = begins[begins < math.inf], ends[ends < math.inf]
         points = np.unique(np.concatenate([[self._own], begins[begins > self._own], ends[ends > self._own]]))
         running = np.searchsorted(begins, points, "right") - np.searchsorted(ends, points, "right")
         speed = (1.0 + self.gain) / (1.0 + self.gain * running / self._slots)
@@ -206,15 +226,41 @@ class SimulatedHost:
         self._issued = 0.0
         self._waiting: dict[int, deque[TrialLoad]] = {}
         """What is served at the next turn of each model."""
+        self._paused: set[int] = set()
+        """Models of which nothing begins for now."""
 
     def issue(self, load: TrialLoad, now: float) -> None:
         """Serve a model's trials in its turn of now, or let them wait for one."""
-        self._issued = now
         self.loads.append(load)
+        if load.model in self._paused:
+            load.parked = True
+        else:
+            self._serve(load, now)
+
+    def _serve(self, load: TrialLoad, now: float) -> None:
+        self._issued = now
         if (engine := self._engines.get(load.model)) is not None:
             engine.serve(load, now)
         else:
             self._waiting.setdefault(load.model, deque()).append(load)
+
+    def pause(self, model: int, now: float, *, paused: bool) -> bool:
+        """Begin nothing of a model for now, or go on with what has not begun; whether that changes anything."""
+        if paused == (model in self._paused):
+            return False
+        own = [load for load in self.loads if load.model == model and load.parked != paused and load.end > now]
+        for load in own:
+            load.parked = paused
+        if not paused:
+            self._paused.remove(model)
+            for load in own:
+                self._serve(load, now)
+            return True
+        self._paused.add(model)
+        self._waiting.pop(model, None)
+        if (engine := self._engines.get(model)) is not None:
+            engine.withdraw(now)
+        return True
 
     def due(self) -> float:
         """When the next swap begins, or a further replica is ready; infinity where nothing waits."""

@@ -4,7 +4,6 @@ The plans that are simulated are the run's own, and the same with other budgets 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import nan
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
-from adaptive_eval.study.ahead_in_time import asks_ahead
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.let_go import held_seconds
@@ -56,7 +54,7 @@ class Simulated(NamedTuple):
     held: tuple[float, ...] = ()
     """Seconds for which the servers of each model are held; nothing where it was not timed."""
     in_vain: int = 0
-    """How many of the trials were asked ahead in idle slots, and wanted by no round."""
+    """How many of the trials were asked ahead, and seen by no look."""
 
     def after(self, before: AnswersBefore) -> "Simulated":
         """This run with the answers that come before it."""
@@ -88,8 +86,6 @@ def simulate_run(
 
     What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
     """
-    if not asks_ahead(plan, never=served.asks_nothing_ahead):
-        plan = replace(plan, pace=replace(plan.pace, ahead=0.0))
     controller, tape = Controller(plan, keep_looks=False), tape_of_world(plan, chances, served, seed)
     timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
     assert controller.finished is not None
@@ -99,7 +95,8 @@ def simulate_run(
         chances,
         served,
         reason=controller.finished,
-        counts=controller.arrived,
+        counts=controller.arrived - controller.parked,
+        parked=controller.parked,
         compared=() if look is None else look.comparisons,
         unhindered=controller.unhindered,
         took=None if timeline is None else _took(timeline, served),
@@ -121,13 +118,12 @@ class StackedJob(NamedTuple):
 
 
 def can_be_stacked(plan: Plan, served: ServiceCosts, *, timed: bool = True) -> bool:
-    """Whether runs of the plan can be simulated side by side (`core.stack`): of what is asked ahead none depends on
-    decisions, but what is asked ahead, on what takes how long; nor is it seen there when servers are idle."""
+    """Whether runs of the plan can be simulated side by side (`core.stack`), where it is not seen when servers are
+    idle."""
     return (
         can_stand_side_by_side(plan)
         and not served.in_turn
         and not (timed and served.batched and served.stopped_for_batches)
-        and not (timed and asks_ahead(plan, never=served.asks_nothing_ahead))
     )
 
 
@@ -186,11 +182,18 @@ def _summed_up(
     compared: Sequence[PairVerdict],
     unhindered: float,
     took: TimeTaken | None,
+    parked: IntArray | None = None,
 ) -> Simulated:
-    """What a run came to; `counts` (L, M, K) are those of the trials that it asked for."""
-    paid = counts.sum(axis=1) + _not_needed(counts, served.recorded)
-    if took is not None and took.unwanted is not None:
-        paid = paid + took.unwanted
+    """What a run came to; `counts` (L, M, K) are those of the trials that looks have seen, or wait for, and `parked`
+    those of others that a round has asked for."""
+    if took is None or took.unwanted is None:
+        paid = counts.sum(axis=1) + _not_needed(counts, served.recorded)
+    else:
+        paid = (
+            counts.sum(axis=1)
+            + took.unwanted
+            + _not_needed(counts + (0 if parked is None else parked), served.recorded)
+        )
     tokens, usd, gpu_seconds = priced(paid, served.costs)
     truth = compared_scores(plan, np.asarray((chances @ plan.bench.weights).mean(axis=1)))
     return Simulated(

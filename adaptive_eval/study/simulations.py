@@ -96,6 +96,8 @@ FIRST = 20
 """Worlds before the first question whether they are enough."""
 TIMED_FIRST = 10
 """Worlds before the first question whether times stand."""
+TIMED_MOST = 20
+"""Worlds in which runs are timed: times differ less from world to world than trials do."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 PACE_FIRST, PACE_MOST = 2, 3
 """Worlds of each pace: at least, and at most. The first are simulated beside the run's own, the last beside the table:
@@ -240,7 +242,7 @@ class _Workload:
         ]
         known = [self._unhindered(world, one) for world, one, _ in missing]
         jobs = [
-            SimulationJob(world, self._worlds[world], one, timed and world < self._crew.timed_worlds(one))
+            SimulationJob(world, self._worlds[world], one, timed and world < TIMED_MOST)
             for (world, one, timed), run in zip(missing, known, strict=True)
             if run is None
         ]
@@ -255,7 +257,7 @@ class _Workload:
             alike = other._replace(budget=variant.budget) == variant and only_trials(other.budget)
             larger = alike and _cap(other.budget) > cap and only_trials(variant.budget)
             if larger and world < len(runs) and runs[world].unhindered <= cap:
-                return runs[world]._replace(trials=_wanted(runs[world]), in_vain=0)  # under a cap none are asked ahead
+                return runs[world]._replace(trials=_wanted(runs[world]), in_vain=0)
         return None
 
 

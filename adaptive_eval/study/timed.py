@@ -16,14 +16,14 @@ import numpy as np
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Ask, Look, Outcome
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.study.ahead_in_time import AheadReplay, TimesOfTrials
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
-from scorio.moments import FloatArray, IntArray
+from scorio.moments import FloatArray, IntArray, over_questions
 
 END = attrgetter("end")
 
@@ -59,7 +59,7 @@ class Timeline:
     swaps: tuple[Swap, ...] = ()
     """Of the models that take turns, in the order of their hosts."""
     unwanted: IntArray | None = None
-    """(L, K): trials that idle slots were asked in vain."""
+    """(L, K): trials that were asked ahead, and that no look has seen."""
 
 
 def latency_of_mean(
@@ -149,6 +149,23 @@ class _FlyingBatch:
         own = None if costs is None else costs[self.batch.model]
         return controller.tell_batch(self.batch, self._drawn.counts, own, float(self.load.seconds.sum()))
 
+    @property
+    def is_there(self) -> bool:
+        """Whether all of it is there already, and takes no time."""
+        return not self.load.seconds.any()
+
+    @property
+    def last(self) -> float:
+        """When the last answer comes that was asked for, if it ends with what has begun."""
+        return float(self.load.ends[np.isfinite(self.load.ends)].max(initial=0.0))
+
+    def begun(self, bench: Bench) -> IntArray:
+        """(L, K): trials that have begun."""
+        counts = np.zeros((bench.models, bench.categories), dtype=np.int64)
+        categories = self._drawn.categories[np.isfinite(self.load.begins)]
+        counts[self.load.model] = np.bincount(categories, minlength=bench.categories)
+        return counts
+
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
         """What has come before the cap."""
         values, came = (*self._drawn.trials, self._drawn.categories, self.load.seconds), self.load.ends < cap
@@ -190,19 +207,22 @@ def drive_in_time(
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
-    if controller.plan.pace.ahead and not shared and not gain:
-        return _drive_ahead(controller, TimesOfTrials(tape, times.seconds), width, on_look, costs)
     hosts = _everyones_hosts(width, shared, gain)
     flying, judge = _FlyingBatches(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
-    now, looks = 0.0, []
+    now, looks, asking = 0.0, list[float](), list[_FlyingBatch]()
     while controller.finished is None:
+        flying.pause(controller, hosts, now)
         for asked in controller.ask_rounds():
-            issued = list(_flying(asked, tape, times, controller, judge, now))
-            for one in issued:
-                hosts[one.load.model].issue(one.load, now)
-            for one in issued:
-                flying.add(one)
+            asking += _flying(asked, tape, times, controller, judge, now)
+        # what is there already takes no time, and is heard of before anything is asked
+        there = [one for one in asking if one.is_there]
+        issued = there if there or flying.some_are_there else asking
+        asking = [one for one in asking if one not in issued]
+        for one in issued:
+            hosts[one.load.model].issue(one.load, now)
+        for one in issued:
+            flying.add(one)
         landed = flying.next_to_land()
         now = max(now, landed.next)
         if cap is not None and now >= cap:
@@ -215,25 +235,15 @@ def drive_in_time(
             if on_look is not None:
                 on_look(look)
         flying.forget_if_told(landed)
+    if cap is None or now < cap:
+        flying.pause(controller, hosts, now)
+        now = max([now, *(one.last for one in flying.all())])
     served = tuple(
         ServedSpans.of([load for load in host.loads if load.model == model]) for model, host in enumerate(hosts)
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
-    return Timeline(now, width, np.array(looks), served, swaps)
-
-
-def _drive_ahead(
-    controller: Controller,
-    times: TimesOfTrials,
-    slots: tuple[int, ...],
-    on_look: Callable[[Look], None] | None,
-    costs: CostTable | None,
-) -> Timeline:
-    """Drive a controller in time where idle slots are asked ahead: what is being answered at the end is given up."""
-    replay = AheadReplay(controller, times, slots, costs)
-    looks = replay.run(on_look)
-    served = [ServedSpans(*own.spans(replay.now)) for own in replay.slots]
-    return Timeline(replay.now, slots, np.array(looks), tuple(served), unwanted=replay.unwanted())
+    unwanted = over_questions(controller.parked).astype(np.int64) + sum(one.begun(bench) for one in flying.all())
+    return Timeline(now, width, np.array(looks), served, swaps, unwanted)
 
 
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:
@@ -254,6 +264,21 @@ class _FlyingBatches:
         heapq.heappush(self._heap, (one.next, self._added, one))
         self._added += 1
 
+    @property
+    def some_are_there(self) -> bool:
+        """Whether some of them take no time."""
+        return any(one.is_there for _, _, one in self._heap)
+
+    def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
+        """Have nothing begin of models that are paused."""
+        changed = [host.pause(model, now, paused=controller.is_paused(model)) for model, host in enumerate(hosts)]
+        if any(changed):
+            self._in_order_of_news()
+
+    def _in_order_of_news(self) -> None:
+        self._heap = [(one.next, number, one) for _, number, one in self._heap]
+        heapq.heapify(self._heap)
+
     def all(self) -> Iterator[_FlyingBatch]:
         """As they were issued."""
         return (one for _, _, one in sorted(self._heap, key=lambda entry: entry[1]))
@@ -266,8 +291,7 @@ class _FlyingBatches:
             if host is None or host.due() >= first.next:
                 return first
             host.swap()
-            self._heap = [(one.next, number, one) for _, number, one in self._heap]  # who waited is served now
-            heapq.heapify(self._heap)
+            self._in_order_of_news()  # who waited is served now
 
     def _first(self) -> _FlyingBatch:
         while (entry := self._heap[0])[0] < entry[2].next:

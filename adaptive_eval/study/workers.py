@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import NamedTuple
 
 from adaptive_eval.core.stack import MOST_CELLS
-from adaptive_eval.study.ahead_in_time import timed_worlds
 from adaptive_eval.study.scenario import Scenario, Variant
 from adaptive_eval.study.simulated import Simulated, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
@@ -67,10 +66,6 @@ class SimulationWorkers:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-
-    def timed_worlds(self, variant: Variant) -> int:
-        """In how many worlds it is timed, at most."""
-        return self._worker.timed_worlds(variant)
 
     def simulate(
         self, jobs: Sequence[SimulationJob], another: Callable[[int], None] = lambda runs: None
@@ -189,10 +184,6 @@ class _Worker:
         for numbers in alike.values():
             bundles += _parts(numbers, room)
         return bundles
-
-    def timed_worlds(self, variant: Variant) -> int:
-        """In how many worlds a variant is timed, at most."""
-        return timed_worlds(self._plan(variant), never=self._scene.served.asks_nothing_ahead)
 
     def _stacks(self, job: SimulationJob) -> bool:
         return can_be_stacked(self._plan(job.variant), self._scene.served, timed=self._is_timed(job))

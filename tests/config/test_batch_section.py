@@ -81,7 +81,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
     tokens: int | None, begun: float | None, size: int
 ) -> None:
     budget = "" if tokens is None else f"budget: {{tokens: {tokens}}}\n"
-    head = f"trials: {{min: 4, max: 40, favour: batches}}\n{budget}{HEAD}"
+    head = f"trials: {{min: 4, max: 40}}\n{budget}{HEAD}"
     config = check_text(head + MODEL.format("batch: openai"), Path("b.yaml"), (), {}).config
     assert config is not None
     questions = [Question(f"q{number}", "?", "1") for number in range(10)]
@@ -100,15 +100,14 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
 
 
 def test_auto_takes_few_large_rounds() -> None:
-    chosen = choose_favour([model("batch: openai"), model("api_key_env: K")], TrialsConfig(), 30)
-    assert chosen == ("batches", "each look waits for batches, which may take hours")
-    pace = pace_of(AllocationConfig(), TrialsConfig(favour="batches"), 30)
-    assert pace == Pace(share=0.7, opening=24, even=True)
+    models = [model("batch: openai"), model("api_key_env: K")]
+    assert choose_favour(models, TrialsConfig()).favour == "answers"
+    for favour in ("answers", "time"):
+        pace = pace_of(AllocationConfig(), TrialsConfig(favour=favour), 30, batched=True)  # type: ignore[arg-type]
+        assert pace == Pace(share=0.7, opening=24, even=True), "it is a property of the service"
     with pytest.raises(ValueError, match="even needs a share"):
         Pace(even=True)
     assert any(
-        "growth is not for trials.favour batches" in one
-        for one in told(
-            "batch: openai", HEAD.replace("models:", "trials: {favour: batches}\nallocation: {growth: 0.1}\nmodels:")
-        )
+        "growth is not for models with a batch" in one
+        for one in told("batch: openai", HEAD.replace("models:", "allocation: {growth: 0.1}\nmodels:"))
     )

@@ -1,21 +1,23 @@
-"""What `trials.favour: auto` takes: what is expected to be cheapest, by what is paid."""
+"""What `trials.favour: auto` takes, by what is paid for, and the names that paces had before."""
 
 from pathlib import Path
 
 import pytest
 
-from adaptive_eval.config.load import check_text, load_config
+from adaptive_eval.config.load import check_text, config_from_mapping, load_config
+from adaptive_eval.config.old_paces import in_new_names
 from adaptive_eval.config.pace import FavourChoice, choose_favour
 from adaptive_eval.config.prepare import prepare
+from adaptive_eval.core import Pace
 
 HEAD = "questions: q.jsonl\ngrader: math\n"
 PRICE = "price: {input: 1, output: 10}"
 
 
-def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n", questions: int = 30) -> FavourChoice:
+def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> FavourChoice:
     config = check_text(f"{HEAD}{more}models:\n{models}", Path("bench.yaml"), (), {}).config
     assert config is not None
-    return choose_favour(config.models, config.trials, questions, in_turn=config.in_turn)
+    return choose_favour(config.models, config.trials, config.allocation.growth)
 
 
 def two(options: str) -> str:
@@ -25,91 +27,95 @@ def two(options: str) -> str:
 TWO = "  - {name: a, base_url: http://a/v1}\n  - {name: b, base_url: http://b/v1}\n"
 
 
-def test_servers_that_are_started_or_own_gpus_are_paid_by_the_hour() -> None:
+def test_time_is_paid_for_on_servers_of_your_own() -> None:
+    """Whatever is known of the length of answers."""
     launched = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
-    assert chosen(launched).favour == chosen(two("gpus: 1")).favour == "servers"
     turned = "".join(f"  - {{name: {name}, launch: {{exclusive: gpu0}}}}\n" for name in "ab")
-    assert chosen(turned) == ("servers", "models take turns on a server, which is paid for by the hour")
+    for models in (TWO, launched, turned, two("gpus: 1"), two(f"gpus: 1, {PRICE}")):
+        for more in ("", "sampling: {max_tokens: 32000}\n"):
+            found = chosen(models, more)
+            assert found.favour == "time" and found.why.startswith("all models are on servers of your own")
+
+
+def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_known_by() -> None:
+    """A provider's address is enough; headers, or a signature of one's own, may be credentials as well."""
+    provider = "  - {name: a, base_url: https://api.openai.com/v1}\n  - {name: b, base_url: http://b/v1, auth: m:A}\n"
+    for models in (
+        two(PRICE),
+        two("api_key_env: KEY"),
+        provider,
+        two("headers: {x-key: abc}"),
+        two("auth: my.signs:Auth"),
+    ):
+        assert chosen(models).favour == "answers"
+
+
+def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names_whose_servers_are_meant() -> None:
+    keyed = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
+    assert chosen(TWO + keyed) == (
+        "time",
+        "a and 1 more are on servers of your own (no price, no key), where time is what you pay for",
+    )
+    assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n").why.startswith("a is on servers of your own")
+
+
+def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_rounds_of_all_models() -> None:
+    assert chosen(two("batch: openai")).favour == "answers"
+    assert chosen(TWO, "allocation: {growth: 0.1}\n").favour == "answers"
 
 
 @pytest.mark.parametrize(
-    "own",
-    ["launch: {}", "launch: {exclusive: gpu0}", "base_url: http://a/v1, gpus: 1"],
-    ids=["each", "in turn", "gpus"],
-)
-def test_beside_a_model_with_batches_the_pace_is_that_of_batches(own: str) -> None:
-    """Else servers would be kept busy for as long as a batch takes, with trials that nobody needs."""
-    launched = "".join(f"  - {{name: {name}, {own}}}\n" for name in "ab")
-    assert chosen(launched).favour == "servers"
-    assert chosen(f"{launched}  - {{name: c, base_url: http://c/v1, batch: openai}}\n").favour == "batches"
-
-
-def test_servers_without_price_and_key_are_your_own_where_time_is_what_is_paid() -> None:
-    """Whatever is known of the length of answers. A key may be that of a provider, whose address is enough; and
-    headers, or a signature of one's own, may be credentials as well."""
-    for more in ("", "sampling: {max_tokens: 32000}\n"):
-        found = chosen(TWO, more)
-        assert found.favour == "soon" and "taken to be your own" in found.why
-    provider = "  - {name: a, base_url: https://api.openai.com/v1}\n  - {name: b, base_url: http://b/v1}\n"
-    for models in (two("api_key_env: KEY"), provider, two("headers: {x-key: abc}"), two("auth: my.signs:Auth")):
-        found = chosen(models)
-        assert found.favour == "balanced" and "of a costs is not known" in found.why
-
-
-def test_without_lengths_prices_say_little() -> None:
-    assert chosen(two(PRICE), more="").favour == "balanced", "nobody knows how long answers are"
-
-
-def test_a_model_without_price_and_key_costs_nothing_beside_those_that_have_a_price() -> None:
-    beside = two(PRICE).replace(f"a/v1, {PRICE}", "a/v1")
-    sampling = "sampling: {max_tokens: 32000}\ntrials: {hour_is_worth: 0}\n"
-
-    def cheapest(models: str) -> float:
-        return float(chosen(models, more=sampling).why.partition("cost $")[2].partition(",")[0])
-
-    assert cheapest(beside) == pytest.approx(cheapest(two(PRICE)) / 2, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("settings", "why"),
+    "settings",
     [
-        (("budget.trials=4000",), "a cap counts whatever is asked"),
-        (("budget.tokens=4000000",), "a cap counts whatever is asked"),
-        (("grader={kind: judge, server: {base_url: 'http://judge/v1', model: judge}}",), "grades have to be asked for"),
-        (("budget.wall_time=3h",), None),
+        (),
+        ("budget.trials=4000",),
+        ("budget.tokens=4000000",),
+        ("budget.wall_time=3h",),
+        ("grader={kind: judge, server: {base_url: 'http://judge/v1', model: judge}}",),
     ],
-)  # fmt: skip
-def test_where_nothing_can_be_asked_ahead_it_is_in_between(
-    tmp_path: Path, settings: tuple[str, ...], why: str | None
-) -> None:
+)
+def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple[str, ...]) -> None:
     (tmp_path / "q.jsonl").write_text('{"id": "q", "prompt": "What is 1?", "answer": "1"}\n')
     (tmp_path / "run.yaml").write_text(f"{HEAD}sampling: {{max_tokens: 2000}}\nmodels:\n{TWO}")
     found = prepare(load_config(tmp_path / "run.yaml", settings))
-    assert found.why_favoured is not None
-    assert found.config.trials.favour == ("soon" if why is None else "balanced")
-    assert (why or "taken to be your own") in found.why_favoured
-    assert bool(found.plan.pace.ahead) == (why is None)
+    assert found.config.trials.favour == "time" and "servers of your own" in str(found.why_favoured)
+    assert found.plan.pace == Pace(lookahead=12, opening=12, held=True)
 
 
 @pytest.mark.parametrize(
-    ("price", "hour", "favour"),
-    [(100.0, 10.0, "cost"), (10.0, 10.0, "balanced"), (10.0, 1000.0, "soon"), (0.4, 10.0, "soon"), (0.4, 0.05, "cost")],
+    ("was", "now"),
+    [("cost", "answers"), ("balanced", "time"), ("soon", "time"), ("servers", "time"), ("batches", "answers")],
 )
-def test_prices_are_weighed_against_an_hour(price: float, hour: float, favour: str) -> None:
-    """Two models, 2,400 answers of 8,000 tokens each: at $10 a million 5 points more of the trials are $19."""
-    sampling = f"sampling: {{max_tokens: 32000}}\ntrials: {{hour_is_worth: {hour}}}\n"
-    found = chosen(two(f"price: {{input: 1, output: {price}}}"), more=sampling)
-    assert found.favour == favour
-    assert f"time at ${hour:g} an hour" in found.why
+def test_an_old_name_in_a_file_is_taken_and_told(was: str, now: str) -> None:
+    models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
+    settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
+    with pytest.warns(FutureWarning, match=f"trials.favour: {was} is called {now} now"):
+        config = config_from_mapping({**settings, "trials": {"favour": was}})
+    assert config.trials.favour == now
+    with pytest.warns(FutureWarning, match="hour_is_worth has no effect any more"):
+        assert config_from_mapping({**settings, "trials": {"hour_is_worth": 3}}).trials.favour == "auto"
 
 
-def test_the_more_slots_there_are_the_more_is_asked_in_vain() -> None:
-    """Which is paid for where answers have a price: it is told, and many slots make it dearer."""
+@pytest.mark.parametrize(
+    ("was", "now", "lookahead"),
+    [("cost", "answers", 0), ("soon", "answers", 0), ("balanced", "answers", 2), ("time", "answers", 12),
+     ("servers", "time", None), ("batches", "answers", None), ("auto", "auto", None)],
+)  # fmt: skip
+def test_a_stored_run_of_an_earlier_version_keeps_its_rounds_where_models_went_in_step(
+    was: str, now: str, lookahead: int | None
+) -> None:
+    stored = {"trials": {"max": 80, "favour": was, "hour_is_worth": 10.0}, "allocation": {"lookahead": None}, "seed": 1}
+    expected = {"trials": {"max": 80, "favour": now}, "allocation": {"lookahead": lookahead}, "seed": 1}
+    assert in_new_names(stored, 30) == expected
+    given = {**stored, "allocation": {"lookahead": 1}}
+    assert in_new_names(given, 30)["allocation"] == {"lookahead": 1}
 
-    def expected(slots: int) -> float:
-        more = f"sampling: {{max_tokens: 32000}}\ntrials: {{hour_is_worth: 0}}\nconcurrency: {slots}\n"
-        return float(chosen(two(PRICE), more).why.partition("soon $")[2].replace(",", ""))
 
-    few, some, many = (expected(slots) for slots in (1, 30, 1000))
-    whole = 2 * 2400 * 8000 * 10 / 1e6
-    assert 0.55 * whole < few < some < many <= 0.91 * whole + 0.01
+def test_what_is_stored_today_and_what_is_damaged_is_left_as_it_is() -> None:
+    for stored in (
+        {"trials": {"favour": "time"}},
+        {"trials": 3},
+        {},
+        {"trials": {"hour_is_worth": 1}, "allocation": []},
+    ):
+        assert in_new_names(stored, 0) is stored

@@ -197,7 +197,9 @@ def paces(draw: st.DrawFn) -> Pace:
     if draw(st.booleans()):
         return Pace(draw(st.sampled_from([0.0, 0.1, 0.35])), lookahead)
     share, opening = draw(st.sampled_from([0.2, 0.5, 1.0])), draw(st.integers(0, 6))
-    return Pace(lookahead=lookahead, share=share, opening=opening, held=draw(st.booleans()))
+    if draw(st.booleans()):
+        return Pace(lookahead=lookahead, opening=opening, held=True)
+    return Pace(lookahead=lookahead, share=share, opening=opening)
 
 
 @st.composite

@@ -141,7 +141,7 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
     assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
 
 
-@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(growth=0.2), Pace(share=0.5, held=True)])
+@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(growth=0.2), Pace(held=True)])
 def test_it_holds_at_any_pace(pace: Pace) -> None:
     controller = played(replace(GATE, pace=pace), drawn(7, "together"))
     (pair,) = controller.looks[-1].comparisons

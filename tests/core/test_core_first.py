@@ -1,7 +1,5 @@
 """Trials that are there before the first look: it takes all of them, once, and the promise is kept with that."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from core_runs import Answers, exact, plans, straight
@@ -47,18 +45,6 @@ def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it()
         *((0, 1, trial) for trial in (2, 3)),
         *((2, question, trial) for question in (0, 1) for trial in range(4)),
     ]
-
-
-def test_idle_slots_are_asked_ahead_from_the_first_look_on_and_change_no_look() -> None:
-    bench, first = Bench(3, 4, BINARY), np.array([[6, 2, 5, 4], [5, 5, 4, 4], [0, 0, 0, 0]])
-    plan = Plan(bench, trials=Trials(4, 30), pace=Pace(ahead=1.0, ahead_opening=9), first=first)
-    plain, answers = straight(replace(plan, pace=Pace()), Answers(plan, 1)), Answers(plan, 1)
-    controller, foreseen = told_what_is_there(plan, answers), 0
-    assert not any(len(own.trial) for own in controller.likely_next()), "the look at hand is to say for whom"
-    while controller.finished is None:
-        controller.tell(answers.of(controller.ask(100)))
-        foreseen += sum(len(own.trial) for own in controller.likely_next())
-    assert foreseen > 0 and controller.looks == plain.looks
 
 
 def test_caps_count_what_is_there_and_do_not_forbid_to_look_at_it() -> None:

@@ -68,7 +68,7 @@ def test_a_policy_of_ones_own_lets_models_go_when_it_says_that_it_asks_no_others
     assert not said[-1].all(), "and who does is believed, as a built-in is"
 
 
-HELD = Pace(share=0.5, lookahead=1, held=True)
+HELD = Pace(lookahead=1, held=True)
 
 
 def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
@@ -107,7 +107,7 @@ def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> N
 
 def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
     bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
-    pace = Pace(share=0.5, lookahead=1, held=True)
+    pace = Pace(lookahead=1, held=True)
     controller = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace, judging=Judging(futility=None)))
     seconds, alone = (1.0, 1.0, 64.0), False
     waiting = controller.ask(10**6)

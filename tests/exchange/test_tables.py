@@ -146,7 +146,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "questions": "questions.jsonl",
         "models": models,
         "grader": "exact",
-        "trials": {"min": 3, "max": 30, "favour": "balanced"},
+        "trials": {"min": 3, "max": 30, "favour": "answers"},
     }
     (folder / "config.yaml").write_text(json.dumps(config))
     rows = [

@@ -41,7 +41,7 @@ def write(site: Site, task: str, name: str = "run", skills: tuple[str, ...] = SK
     settings = {
         "benchmark": benchmark,
         "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in skills],
-        "trials": {"min": 2, "max": 4, "favour": "balanced"},
+        "trials": {"min": 2, "max": 4, "favour": "answers"},
         "stop_on_alarm": "never",
         "store": {"folder": str(site.folder / "runs")},
         **more,
@@ -99,7 +99,7 @@ def questions(site: Site) -> list[str]:
 
 
 def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(site: Site) -> None:
-    trials = {"min": 4, "max": 12, "favour": "balanced"}
+    trials = {"min": 4, "max": 12, "favour": "answers"}
     own = site.write("own", trials=trials)
     assert run(site, own).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     models = [{"name": name, "inspect": f"openai-api/sim/{name}", "config": {"temperature": 0.6}} for name in MODELS]
@@ -200,7 +200,7 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
 @pytest.mark.slow
 def test_kills_change_no_decision_and_lose_no_answer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     kills, slots = 3, 4
-    trials = {"min": 4, "max": 8, "favour": "balanced"}
+    trials = {"min": 4, "max": 8, "favour": "answers"}
     models = [{"name": name, "inspect": f"openai-api/sim/{name}"} for name in MODELS]
     settings = {"models": models, "trials": trials, "concurrency": slots, "skills": ()}
     with serving(gated := GatedServer(small_world(), 30)) as url:

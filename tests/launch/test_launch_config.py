@@ -280,24 +280,10 @@ def test_vllm_is_told_that_it_may_sleep() -> None:
     assert environment_of(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("settings", "questions", "lookahead"),
-    [
-        ("trials: {favour: balanced}", 30, 12),
-        ("trials: {favour: cost}", 30, 6),
-        ("trials: {favour: time}", 30, 20),
-        ("trials: {favour: balanced, max: 16}", 30, 4),
-        ("trials: {favour: balanced}", 500, 1),
-        ("trials: {favour: balanced}", 2000, 0),
-        ("trials: {favour: balanced}\nallocation: {lookahead: 3}", 30, 3),
-    ],
-)
-def test_rounds_run_further_ahead_where_models_are_served_in_turn(
-    settings: str, questions: int, lookahead: int
-) -> None:
-    config = _config(TURNS + settings)
-    bench = Bench(4, questions, np.array([0.0, 1.0]))
-    plan = plan_on(bench, config, list("abcd"), in_turn=True)
-    assert plan.pace.lookahead == lookahead
-    if "lookahead" not in settings:
-        assert plan_on(bench, config, list("abcd")).pace.lookahead < max(lookahead, 1)
+@pytest.mark.parametrize("settings", ["trials: {favour: time}", "trials: {favour: answers}"])
+def test_models_that_are_served_in_turn_have_the_pace_of_those_with_servers_of_their_own(settings: str) -> None:
+    bench = Bench(4, 30, np.array([0.0, 1.0]))
+    turned, own = (_config(text + settings) for text in (TURNS, TURNS.replace("exclusive: gpu0", "")))
+    assert turned.in_turn and not own.in_turn
+    paces = [plan_on(bench, config, list("abcd")).pace for config in (turned, own)]
+    assert paces[0] == paces[1] and paces[0].held == ("time" in settings)

@@ -48,7 +48,7 @@ def test_nothing_is_lost_or_counted_twice(
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
     command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
     models = [{"name": name, "launch": {"command": command, "timeout": HANGS, "sites": 2}} for name in MODELS]
-    common: dict[str, object] = {"models": models, "trials": {"min": 4, "max": 8, "favour": "balanced"}}
+    common: dict[str, object] = {"models": models, "trials": {"min": 4, "max": 8, "favour": "answers"}}
     assert (
         site.run(site.write("plain", **common), "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT
     )

@@ -25,7 +25,7 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     """Three models on places that take a `slot` of their node; four at most, unless something else is said."""
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
-    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "balanced"}, "concurrency": 4}
+    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "answers"}, "concurrency": 4}
     places = {"places": "cluster", "most": 4, "resources": {"CPU": 1, "slot": 1}} if pool is None else pool
     return site.write(**{**settings, "models": models, "pool": places, "sites": {"silence": HANGS}, **changes})
 

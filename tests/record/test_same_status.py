@@ -193,7 +193,7 @@ def config_of(folder: Path, changes: Mapping[str, object]) -> RunConfig:
         "concurrency": 4,
     } | changes
     if isinstance(trials := settings["trials"], dict):
-        settings["trials"] = {"favour": "balanced", **trials}
+        settings["trials"] = {"favour": "answers", **trials}
     path = folder / "life.yaml"
     path.write_text(yaml.safe_dump(settings))
     return load_config(path)

@@ -68,7 +68,7 @@ class Place:
             "prompt": "{prompt}",
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "numeric",
-            "trials": {"min": 4, "max": 8, "favour": "balanced"},
+            "trials": {"min": 4, "max": 8, "favour": "answers"},
         }
         path = self.folder / "run.yaml"
         path.write_text(yaml.safe_dump(settings | changes))

@@ -71,7 +71,7 @@ def config_of(
         "grader": "exact",
         "stop_on_alarm": "never",
         "stopping": {"futility": False},  # budgets end it
-        "trials": {"min": 1, "max": 8, "favour": "balanced"},
+        "trials": {"min": 1, "max": 8, "favour": "answers"},
         "budget": dict(budget),
         "concurrency": {"concurrency": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},
     }

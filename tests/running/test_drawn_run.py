@@ -38,7 +38,7 @@ def write(site: Site, **changes: object) -> Path:
     settings: dict[str, object] = {
         "models": [{"name": name, "base_url": site.base_url} for name in MODELS],
         "questions": {"path": "questions.jsonl", "shuffle": True},
-        "trials": {"min": 1, "max": 1, "draw": 50, "favour": "cost"},
+        "trials": {"min": 1, "max": 1, "draw": 50, "favour": "answers"},
     }
     return site.write("run", **(settings | changes))
 
@@ -77,7 +77,7 @@ def test_a_run_asks_some_of_the_questions_and_is_the_same_after_a_kill(site: Sit
     assert compared.exit_code == 0, compared.output
     assert "0 of 3 models have changed" in compared.output and "each by those that it was asked" in compared.output
     before = site.run(
-        write(site, trials={"min": 1, "max": 1, "draw": 60, "favour": "cost"}), "--run-dir", str(straight)
+        write(site, trials={"min": 1, "max": 1, "draw": 60, "favour": "answers"}), "--run-dir", str(straight)
     )
     assert before.exit_code == ExitCode.CONFIGURATION
     assert "trials.draw was 50" in before.output

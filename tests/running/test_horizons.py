@@ -64,26 +64,26 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
 def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     """Rounds as large as the need begin with a part of the horizon."""
     run_to(site, 20)
-    refused = site.run(site.write(trials={"min": 2, "max": 20, "favour": "servers"}))
+    refused = site.run(site.write(trials={"min": 2, "max": 20, "favour": "time"}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "took its first look with 2 trials a question" in refused.stderr
-    assert "cannot begin with 3 after it, as servers does" in refused.stderr
+    assert "cannot begin with 3 after it, as trials.favour time does" in refused.stderr
 
 
 def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> None:
     """`auto` would take another now: GPUs are named, and the stored run says what it began with."""
     gpus = [{"name": name, "base_url": site.base_url, "gpus": 1} for name in ("ada", "bob", "cyd")]
-    begun = site.run(site.write(trials={"min": 2, "max": 10, "favour": "cost"}, models=gpus))
+    begun = site.run(site.write(trials={"min": 2, "max": 10, "favour": "answers"}, models=gpus))
     assert begun.exit_code in FINISHED, begun.stderr
     again = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus))
     assert again.exit_code in FINISHED, again.stderr
     with closing(RunReader.open(site.directory())) as reader:
-        assert reader.header().configuration["trials"]["favour"] == "cost"
+        assert reader.header().configuration["trials"]["favour"] == "answers"
     folder = str(site.directory("fresh"))
     fresh = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus), "--run-dir", folder)
     assert fresh.exit_code in FINISHED, fresh.stderr
     with closing(RunReader.open(site.directory("fresh"))) as reader:
-        assert reader.header().configuration["trials"]["favour"] == "servers"
+        assert reader.header().configuration["trials"]["favour"] == "time"
 
 
 def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:

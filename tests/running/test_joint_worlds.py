@@ -38,7 +38,7 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
         "models": models,
         "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
         "grader": {"kind": "verifier", "server": server, "beside": {"kind": "math"}},
-        "trials": {"min": 3, "max": 4, "favour": "balanced"},
+        "trials": {"min": 3, "max": 4, "favour": "answers"},
     }
 
 

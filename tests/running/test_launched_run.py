@@ -34,7 +34,7 @@ from adaptive_eval.store import (
 )
 
 SERVER = Path(__file__).with_name("small_server.py")
-TRIALS = {"min": 4, "max": 12, "favour": "balanced"}
+TRIALS = {"min": 4, "max": 12, "favour": "answers"}
 Kind = TypeVar("Kind", bound=Event)
 
 

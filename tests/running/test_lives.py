@@ -39,7 +39,7 @@ class Lives(RuleBasedStateMachine):
         least=st.integers(1, 2),
         horizon=st.sampled_from([1, 2, 4]),
         lookahead=st.sampled_from([None, 0, 2]),
-        pace=st.sampled_from([("balanced", 0.0), ("balanced", 0.5), ("soon", 0.0), ("servers", 0.0)]),
+        pace=st.sampled_from([("answers", 0.0), ("answers", 0.5), ("time", 0.0)]),
         budget=st.one_of(st.none(), st.integers(36, 120)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=2),
         published=st.sampled_from([False, False, True]),

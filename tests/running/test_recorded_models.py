@@ -39,7 +39,7 @@ class Folder:
             "questions": str(path / "questions.jsonl"),
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "exact",
-            "trials": {"min": 2, "max": 4, "favour": "balanced"},
+            "trials": {"min": 2, "max": 4, "favour": "answers"},
         }
 
     def write_questions(self, keys: tuple[str, ...], answer: str = "right") -> None:
@@ -121,7 +121,7 @@ def test_a_run_is_killed_resumed_and_extended_without_the_earlier_one(folder: Fo
     shutil.rmtree(folder.path / "old")
     assert folder.run(folder.placing()) is not None
     asked = len(folder.world.log)
-    assert folder.run(folder.placing(trials={"min": 2, "max": 8, "favour": "balanced"})) is not None
+    assert folder.run(folder.placing(trials={"min": 2, "max": 8, "favour": "answers"})) is not None
     assert taken(folder.path / "new") == first, "once"
     assert {one.model for one in folder.world.log} == {NEW}
     results = read_results(folder.path / "new")
@@ -133,7 +133,7 @@ def test_a_run_is_killed_resumed_and_extended_without_the_earlier_one(folder: Fo
 def test_an_earlier_run_that_goes_on_changes_nothing(folder: Folder) -> None:
     folder.run(folder.placing())
     before = read_counts(folder.path / "new").cells.tolist()
-    folder.run(folder.earlier(trials={"min": 2, "max": 8, "favour": "balanced"}), name="old")
+    folder.run(folder.earlier(trials={"min": 2, "max": 8, "favour": "answers"}), name="old")
     folder.run(folder.placing())
     assert read_counts(folder.path / "new").cells.tolist() == before
 

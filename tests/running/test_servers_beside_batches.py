@@ -77,12 +77,13 @@ def mixed(site: Site, url: str, place: str) -> dict[str, object]:
     return {"models": models, "trials": TRIALS, **pool}
 
 
-def at_once(site: Site, url: str) -> Found:
-    """What is found where nobody waits for a batch."""
-    models = [{"name": name, "launch": launching(site.folder)} for name in OWN]
-    models.insert(MODELS.index(BATCHED), {"name": BATCHED, "base_url": url})
-    config = site.write("direct", models=models, trials={**TRIALS, "favour": "batches"})
-    return ended_well(site, config, site.directory("direct"))
+def at_once(site: Site) -> Found:
+    """What is found where batches are back at once."""
+    with serving(SimulatedServer(small_world(), batches=BatchHabits(seconds=0.05))) as url:
+        models = [{"name": name, "launch": launching(site.folder)} for name in OWN]
+        batch = {"kind": "openai", "first_poll": 0.02, "longest_poll": 0.05}
+        models.insert(MODELS.index(BATCHED), {"name": BATCHED, "base_url": url, "batch": batch})
+        return ended_well(site, site.write("direct", models=models, trials=TRIALS), site.directory("direct"))
 
 
 @pytest.mark.slow
@@ -93,7 +94,7 @@ def test_servers_are_stopped_until_a_batch_is_back_and_started_again(site: Site,
         service.over = lambda: all_gone(site)
         found = ended_well(site, site.write(**mixed(site, url, place)), site.directory())
         given = answers(site)
-        assert found == at_once(site, url)
+        assert found == at_once(site)
     asked = Counter(model for model, _, _ in found.outcomes)
     assert given == {name: asked[name] for name in OWN}, "nothing was asked twice"
     told = events(site.directory())
@@ -128,7 +129,7 @@ def test_a_run_that_waits_for_a_batch_is_stopped_taken_up_killed_and_taken_up(si
 
         found = ended_well(site, config, site.directory())
         given = answers(site)
-        assert found == at_once(site, url)
+        assert found == at_once(site)
     asked = Counter(model for model, _, _ in found.outcomes)
     assert all(given[name] >= asked[name] for name in OWN)
     assert service.batch_counts["answered"] == asked[BATCHED], "nothing was paid for twice"

@@ -117,7 +117,7 @@ def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tupl
             {"name": "bob", "base_url": server.base_url, "sampling": {"timeout": HANGS}},
         ],
         "grader": "numeric",
-        "trials": {"min": 4, "max": 8, "favour": "balanced"},
+        "trials": {"min": 4, "max": 8, "favour": "answers"},
         "concurrency": {"concurrency": 64, "attempts": 1},
     }
     path = folder / "run.yaml"

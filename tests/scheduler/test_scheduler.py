@@ -67,7 +67,7 @@ class WithheldEndpoint(FakeEndpoint):
 
 async def test_where_servers_are_held_nobody_waits_for_the_slowest_first_round(tmp_path: Path) -> None:
     """What the core issues before its first look is asked for at once."""
-    bed = Bed(tmp_path, plan(pace=Pace(share=0.5, lookahead=1, held=True)), slots=1)
+    bed = Bed(tmp_path, plan(pace=Pace(lookahead=1, held=True)), slots=1)
     last_answer = asyncio.Event()
     for name, seconds in (("ada", 1.0), ("bob", 4.0)):
         bed.endpoints[name] = FakeEndpoint(name, SKILLS[name], seconds=seconds)
@@ -181,15 +181,13 @@ async def test_a_drained_stop_commits_what_was_in_flight(tmp_path: Path) -> None
     assert len(bed.outcomes()) == asked > 0
 
 
-@pytest.mark.parametrize("ahead", [0.0, 1.0])
 async def test_a_drained_stop_does_not_wait_for_requests_that_only_fail(
-    tmp_path: Path, reference: Bed, monkeypatch: pytest.MonkeyPatch, ahead: float
+    tmp_path: Path, reference: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are asked again by the next start; what others had in flight is stored."""
     monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.0)
-    pace = replace(reference.plan.pace, ahead=ahead, ahead_opening=12 if ahead else 0)
-    bed = Bed(tmp_path, plan(pace=pace), slots=64)
+    bed = Bed(tmp_path, slots=64)
     away = bed.endpoints["cyd"] = RepeatingEndpoint("cyd", SKILLS["cyd"])
     away.health = lambda: (ReplicaStats("http://cyd/v1", away.up, 0, 8),)
     others = [one for one in bed.endpoints.values() if one is not away]

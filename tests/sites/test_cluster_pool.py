@@ -33,7 +33,7 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     """Three models on a pool, which has two places unless something else is said."""
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
-    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "balanced"}, "concurrency": 2}
+    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "answers"}, "concurrency": 2}
     places = {"places": "cluster", "most": 2} if pool is None else pool
     return site.write(**{**settings, "models": models, "pool": places, **changes})
 

@@ -31,7 +31,7 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judged(site: Site, url: str, name: str, **more: object) -> Path:
     grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **more}
-    trials = {"min": 4, "max": 8, "favour": "balanced"}
+    trials = {"min": 4, "max": 8, "favour": "answers"}
     return site.write(name, models=models(site, {"bob": 2}), grader=grader, trials=trials, concurrency=2)
 
 

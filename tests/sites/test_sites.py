@@ -54,7 +54,7 @@ def models(site: Site, sites: dict[str, int] | None = None, *flags: str, **more:
 
 
 def written(site: Site, **changes: object) -> Path:
-    return site.write(trials={"min": 4, "max": 8, "favour": "balanced"}, concurrency=2, **changes)
+    return site.write(trials={"min": 4, "max": 8, "favour": "answers"}, concurrency=2, **changes)
 
 
 def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: IdleWatcher) -> ExitCode:

@@ -226,36 +226,36 @@ def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known()
     assert "how long it takes beside the fixed design is not known: give a pilot with times" in unknown
 
 
-PACES = ["cost", "balanced", "time", "soon", "servers"]
+PACES = ["answers", "time"]
 
 
 def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
-    """By its figures: fewer trials for `cost`, and less time for `time` where there are many slots."""
+    """By its figures: fewer trials for `answers`, and less time for `time` where there are many slots."""
     found = forecast(str(write_config(Path())), "--set", "concurrency=64", every_pace=True)
     at = {pace["favour"]: pace for pace in found["paces"]}
     assert list(at) == PACES
-    assert at["cost"]["trials"] <= at["balanced"]["trials"] <= at["time"]["trials"]
-    assert at["time"]["seconds"] < at["cost"]["seconds"]
+    assert at["answers"]["trials"] <= at["time"]["trials"] <= found["fixed"]["trials"]
+    assert at["time"]["seconds"] < at["answers"]["seconds"]
     taken = found["decisions"]["trials"]["favour"]
     assert taken in at and f"auto takes {taken}: {found['why_favoured']}" in found["shown"]
-    given = forecast(str(write_config(Path())), "--set", "trials.favour=cost", every_pace=True)
+    given = forecast(str(write_config(Path())), "--set", "trials.favour=answers", every_pace=True)
     assert given["why_favoured"] is None and "auto takes" not in given["shown"]
     assert forecast(str(write_config(Path())))["paces"] == []
 
 
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
-    words = (str(write_config(Path())), "--set", "trials.favour=servers")
+    words = (str(write_config(Path())), "--set", "trials.favour=answers")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
 
 
-@pytest.mark.parametrize("taken", ["balanced", "soon"])
+@pytest.mark.parametrize("taken", PACES)
 def test_what_takes_longer_names_the_pace_that_takes_the_least_time(taken: str) -> None:
     """Not the one that the run has already."""
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.favour={taken}")
     found = forecast(*words, "--set", "stopping.futility=false", every_pace=True)
     soonest = min(found["paces"], key=lambda pace: pace["seconds"])["favour"]
-    assert found["times_as_long"] > 1.1
+    assert found["times_as_long"] > 1.0
     advised = "no other trials.favour takes less time" if soonest == taken else f"trials.favour: {soonest} takes "
     assert advised in found["shown"]
 
@@ -287,11 +287,7 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
     assert any("a batch is guessed to be answered in 1 h, whatever its size" in one for one in batched["basis"])
     assert batched["fixed"]["seconds"] == pytest.approx(3600.0)
     assert batched["fixed"]["usd"] == pytest.approx(direct["fixed"]["usd"] / 2)
-    at = {pace["favour"]: pace["seconds"] / 3600.0 for pace in batched["paces"]}
-    assert at.keys() == {*PACES, "batches"}
-    taken = at[batched["decisions"]["trials"]["favour"]]  # the others by their ratios to it
-    assert taken == pytest.approx(round(taken)) and at["batches"] <= 0.6 * at["cost"]
-    assert batched["decisions"]["trials"]["favour"] == "batches"
+    assert batched["paces"] == [], "how large rounds are is a property of the service"
     assert "a batch is" not in " ".join(direct["basis"])
 
 

@@ -157,8 +157,9 @@ def test_of_grades_that_never_differ_it_is_said_that_they_may_be_one_answer_each
 
 
 def test_simulated_servers_give_a_timeline() -> None:
-    slow = replayed("coins", *SMALL, "--latency", "30", "--slots", "4", "--output", "slow")
-    fast = replayed("coins", *SMALL, "--latency", "30", "--slots", "64", "--output", "fast")
+    ahead = (*SMALL, "--set", "allocation.lookahead=2")
+    slow = replayed("coins", *ahead, "--latency", "30", "--slots", "4", "--output", "slow")
+    fast = replayed("coins", *ahead, "--latency", "30", "--slots", "64", "--output", "fast")
     assert "of the slots of the slowest open model were busy" in slow.stdout
     seconds = [results(one)["run"]["active_seconds"] for one in ("slow", "fast")]
     assert seconds[0] > 4 * seconds[1] > 0
@@ -180,14 +181,12 @@ def test_models_that_share_a_server_take_turns() -> None:
         "--set",
         "allocation.lookahead=3",
         "--set",
-        "trials.favour=balanced",
+        "trials.favour=answers",
         "--output",
         "own",
     )
     words = ["coins", "--top", "6", *SMALL, "--latency", "30", "--swap", "180"]
-    shared = replayed(
-        *words, "--set", "allocation.lookahead=3", "--set", "trials.favour=balanced", "--output", "shared"
-    )
+    shared = replayed(*words, "--set", "allocation.lookahead=3", "--set", "trials.favour=answers", "--output", "shared")
     assert results("own")["models"] == results("shared")["models"], "turns decide nothing"
     assert own.exit_code == shared.exit_code
     (row,) = results("shared")["turns"]

@@ -67,52 +67,24 @@ def test_decisions_alone_make_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("favour", "questions", "most", "lookahead"),
-    [
-        ("cost", 30, 80, 0),
-        ("balanced", 30, 80, 2),
-        ("time", 30, 80, 12),
-        ("time", 15, 80, 12),
-        ("time", 1, 80, 12),
-        ("time", 30, 16, 2),
-        ("time", 30, 4, 1),
-        ("time", 450, 80, 1),
-        ("time", 10_000, 80, 0),
-        ("balanced", 120, 80, 0),
-        ("balanced", 60, 80, 1),
-    ],
+    ("questions", "most", "lookahead"),
+    [(30, 80, 12), (15, 80, 12), (1, 80, 12), (30, 16, 2), (30, 4, 1), (90, 80, 4), (450, 80, 1), (10_000, 80, 1)],
 )
-def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(
-    favour: str, questions: int, most: int, lookahead: int
-) -> None:
-    trials = TrialsConfig(min=1, max=most, favour=favour)  # type: ignore[arg-type]
-    assert pace_of(AllocationConfig(), trials, questions) == Pace(0.0, lookahead)
+def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(questions: int, most: int, lookahead: int) -> None:
+    trials = TrialsConfig(min=1, max=most, favour="time")
+    held = Pace(lookahead=lookahead, opening=round(0.15 * most), held=True)
+    assert pace_of(AllocationConfig(), trials, questions) == held
+    assert pace_of(AllocationConfig(), trials.model_copy(update={"favour": "answers"}), questions) == Pace()
 
 
 def test_a_pace_that_is_given_holds() -> None:
-    given = AllocationConfig(lookahead=3, growth=0.2)
-    assert pace_of(given, TrialsConfig(favour="time"), 30) == Pace(0.2, 3)
-    assert pace_of(AllocationConfig(lookahead=0), TrialsConfig(favour="time"), 30) == Pace(0.0, 0)
-
-
-def test_where_a_run_is_to_be_over_soon_idle_slots_are_asked_ahead_of_the_rounds_of_cost() -> None:
-    soon = TrialsConfig(favour="soon")
-    assert pace_of(AllocationConfig(), soon, 30) == Pace(ahead=2.0, ahead_opening=40)
-    assert pace_of(AllocationConfig(growth=0.2, lookahead=3), soon, 30) == Pace(0.2, 3, ahead=2.0, ahead_opening=40)
-    assert pace_of(AllocationConfig(), soon, 30, in_turn=True) == Pace(lookahead=20), "no slot is idle in turn"
-
-
-def test_servers_have_rounds_as_large_as_the_need() -> None:
-    """A third of the way in the first round where a swap has to be worth it; with a server each trials run ahead."""
-    trials = TrialsConfig(favour="servers")
-    assert pace_of(AllocationConfig(), trials, 30) == Pace(lookahead=7, share=0.5, opening=12, held=True)
-    assert pace_of(AllocationConfig(), trials, 500).lookahead == 1
-    assert pace_of(AllocationConfig(), trials, 30, in_turn=True) == Pace(share=0.8, opening=24)
-    bench = Bench(3, 30, np.array([0.0, 1.0]))
-    rule = plan_on(bench, decided("trials.favour=servers"), NAMES).rule
+    assert pace_of(AllocationConfig(lookahead=3, growth=0.2), TrialsConfig(favour="answers"), 30) == Pace(0.2, 3)
+    given = pace_of(AllocationConfig(lookahead=0), TrialsConfig(favour="time"), 30)
+    assert given == Pace(opening=12, held=True)
+    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.favour=time"), NAMES).rule
     assert isinstance(rule, Sequential) and rule.start == 12 / 80
 
 
-def test_rounds_do_not_grow_and_follow_the_need() -> None:
-    with pytest.raises(ConfigError, match=r"allocation.growth is not for trials.favour servers"):
-        decided("trials.favour=servers", "allocation.growth=0.1")
+def test_rounds_of_one_size_do_not_grow() -> None:
+    with pytest.raises(ConfigError, match=r"allocation.growth is not for trials.favour time"):
+        decided("trials.favour=time", "allocation.growth=0.1")

@@ -58,13 +58,32 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
     slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
     """It is told in stretches, in which nothing can be decided."""
-    pace = Pace(0.0, lookahead, share=0.5, opening=opening, held=True)
+    pace = Pace(0.0, lookahead, opening=opening, held=True)
     one, other = controller(pace), controller(pace)
     timeline = drive_in_time(one, tape(seed), times(seed), slots)
-    seconds, looks = by_events(other, tape(seed), times(seed), slots)
-    assert timeline.seconds == pytest.approx(seconds)
+    _, looks = by_events(other, tape(seed), times(seed), slots)
     assert timeline.looks == pytest.approx(looks)
     assert np.array_equal(one.counts, other.counts) and one.finished is other.finished
+
+
+@pytest.mark.parametrize("slots", [3, 20])
+def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_wants_it(slots: int) -> None:
+    """What was sent ends after the last look, and is told apart; what was not sent is no cost."""
+    later = 0
+    for seed in range(4):
+        pace = Pace(lookahead=3, opening=4, held=True)
+        one, other = controller(pace), controller(pace)
+        timeline = drive_in_time(one, tape(seed), times(seed), slots)
+        _, looks = by_events(other, tape(seed), times(seed), slots)
+        assert timeline.unwanted is not None
+        begun = np.array([len(served.start) for served in timeline.served])
+        assert begun.tolist() == (one.trials + timeline.unwanted.sum(axis=1)).tolist()
+        assert timeline.looks == pytest.approx(looks) and one.looks == other.looks
+        assert timeline.seconds == max(served.end.max() for served in timeline.served) >= looks[-1]
+        later += int(timeline.unwanted.sum())
+        issued = 4 * 6 * 24
+        assert begun.sum() < issued
+    assert later > 0
 
 
 @given(st.integers(1, 40), st.integers(0, 4), st.sampled_from([0.0, 0.3]), st.integers(0, 99))

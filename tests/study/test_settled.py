@@ -1,20 +1,17 @@
 """When worlds are enough, which runs need no simulation, and how long the fixed design takes."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from planned import prepared_from, write_config
 from test_simulated import QUESTIONS, level, plan, scenario, served
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.run import ServingGroup
-from adaptive_eval.core import Budget, Pace, Trials
+from adaptive_eval.core import Budget, Trials
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.study.ahead_in_time import timed_worlds
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
-from adaptive_eval.study.paces import MOST_SOON, paces_to_try, ratio_estimate
+from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import Simulated, simulate_run
 from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all, times_settled
@@ -80,16 +77,17 @@ def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
     assert spared
 
 
-@pytest.mark.parametrize(("questions", "alike"), [(QUESTIONS, False), (500, True)])
-def test_paces_that_come_to_the_same_rounds_are_simulated_once(questions: int, alike: bool) -> None:
-    """With 500 questions a round has more trials than `balanced` lets run ahead, so that it is `cost`."""
-    decisions = Decisions.model_validate({"trials": {"max": 12, "favour": "balanced"}})
-    bench = replace(scenario().bench, questions=questions)
-    chances = np.repeat(level(0.9, 0.1)[:, :1], questions, axis=1)
-    one = scenario(decisions=decisions, bench=bench)
-    found = simulate_all(one, [chances] * 10, Budget(), 12, lambda *_, at_once=False: None, ("cost", "balanced"))
-    assert found.paces["balanced"] is found.runs[found.need]
-    assert (found.paces["cost"] is found.paces["balanced"]) == alike
+def test_a_pace_that_comes_to_the_same_rounds_is_simulated_once() -> None:
+    decisions = Decisions.model_validate({"trials": {"max": 12, "favour": "answers"}})
+    found = simulate_all(
+        scenario(decisions=decisions),
+        [level(0.9, 0.1)] * 10,
+        Budget(),
+        12,
+        lambda *_, at_once=False: None,
+        ("answers", "time"),
+    )
+    assert found.paces["answers"] is found.runs[found.need] is not found.paces["time"]
 
 
 def test_a_pace_is_known_by_its_ratio_in_the_same_worlds() -> None:
@@ -106,7 +104,7 @@ def test_runs_that_are_not_timed_have_as_many_answers_in_vain_as_those_that_are(
     """A few of the worlds are timed, of all of them trials are told; and under a cap on trials none are in vain."""
     spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
     whole = scenario(served=served(2, slots=32)._replace(usage=spread))
-    trials = whole.decisions.trials.model_copy(update={"favour": "soon"})
+    trials = whole.decisions.trials.model_copy(update={"favour": "time"})
     soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
     worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
     found = simulate_all(soon, worlds, Budget(), 12, lambda *_, **__: None)
@@ -119,14 +117,6 @@ def test_runs_that_are_not_timed_have_as_many_answers_in_vain_as_those_that_are(
     assert all(10.0 < run.tokens / run.trials < 20.0 for run in runs), "what is in vain has its tokens, too"
     capped = [run for one in found.table.values() if one.budget.trials for run in found.runs[one]]
     assert capped and not any(run.in_vain for run in capped)
-
-
-@pytest.mark.parametrize(("most", "worlds"), [(12, 20), (700, 7), (10_000, 3), (20_000, 20)])
-def test_the_longer_a_run_with_idle_slots_takes_to_simulate_the_fewer_worlds_are_timed(most: int, worlds: int) -> None:
-    """Beyond a million trials what is asked ahead is left out."""
-    one = plan(trials=Trials(4, most), pace=Pace(ahead=1.0))
-    assert timed_worlds(one) == worlds
-    assert timed_worlds(plan(trials=Trials(4, most))) == timed_worlds(one, never=True) == 20
 
 
 # -- the fixed design -------------------------------------------------------------------------------------------------
@@ -158,13 +148,3 @@ def test_what_nobody_knows_is_not_compared() -> None:
     begun = scenario(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
     assert fixed_seconds(begun, np.ones((2, 2))) is None
     assert times_as_long([ended(1.0)], None) is None and times_as_long([ended(1.0)], 50.0) == 2.0
-
-
-def test_what_takes_longest_to_simulate_is_tried_where_it_is_short_or_favoured(tmp_path: Path) -> None:
-    most = MOST_SOON // (2 * QUESTIONS)
-
-    def tried(trials: int, favour: str = "cost") -> bool:
-        changes = (f"trials.max={trials}", f"trials.favour={favour}")
-        return "soon" in paces_to_try(prepared_from(write_config(tmp_path), *changes), scenario())
-
-    assert tried(most) and not tried(most + 1) and tried(most + 1, "soon")

@@ -187,16 +187,3 @@ def test_what_arrays_do_not_cover_has_a_controller(changes: dict[str, object]) -
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])))
     assert can_be_stacked(plan, costs(2))
     assert not can_be_stacked(replace(plan, **changes), costs(2))  # type: ignore[arg-type]
-
-
-def test_what_is_asked_ahead_stands_alone_where_its_time_is_wanted() -> None:
-    """It depends on which slots are idle when; decisions do not depend on it."""
-    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(3, 20), pace=Pace(ahead=1.0))
-    assert not can_be_stacked(plan, costs(2)) and can_be_stacked(plan, costs(2), timed=False)
-    capped = replace(plan, budget=Budget(trials=10**6))
-    assert can_be_stacked(capped, costs(2)), "nothing is asked ahead under a cap"
-    jobs = [StackedJob(world, chances, None, timed=False) for world, chances in enumerate(worlds(3, 2))]
-    for job, together in zip(jobs, simulate_side_by_side(plan, jobs, costs(2), 1), strict=True):
-        alone = simulate_run(plan, job.chances, costs(2), (1, job.world))
-        assert alone.in_vain > 0 and alone.trials - alone.in_vain == together.trials
-        assert [one[:3] for one in alone.comparisons] == [one[:3] for one in together.comparisons]

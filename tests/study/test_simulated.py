@@ -221,11 +221,11 @@ def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left
 
 @pytest.mark.parametrize(("factor", "size"), [(1.0, 12), (0.5, 2), (BOUNDLESS, 12)])
 def test_calls_begin_with_the_first_round_that_each_of_the_caps_allows(factor: float, size: int) -> None:
-    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 40}}))
+    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80}}))
     budget = scaled(Budget(trials=2 * QUESTIONS * 12), factor)
-    made = one.plan(Variant(0.95, budget, "batches"))
+    made = one.plan(Variant(0.95, budget, "time"))
     assert made.opening[0, 0] == size
-    assert made.rule.start == size / 40  # type: ignore[attr-defined]
+    assert made.rule.start == size / 80  # type: ignore[attr-defined]
 
 
 def test_budgets_are_scaled_and_known_to_be_enough() -> None:

@@ -1,10 +1,10 @@
-"""How long a server waits for a batch of another model before it is stopped."""
+"""How long a server waits for answers of other models before it is stopped."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from adaptive_eval.scheduler.batch_waits import BatchWaits
+from adaptive_eval.scheduler.idle_servers import LEAST_SECONDS, IdleServers
 from adaptive_eval.store import ServerLaunched
 
 ADA, BOB, CYD = range(3)
@@ -21,7 +21,7 @@ class Waiting:
         """When the batch is expected."""
         controller: Any = SimpleNamespace(awaited=lambda: self.next_look)
         batches: Any = SimpleNamespace(is_pending=lambda model: model in self.pending, back_in=self.back_in)
-        self.waits = BatchWaits(["ada", "bob", "cyd"], controller, batches, clock=lambda: self.now)
+        self.waits = IdleServers(["ada", "bob", "cyd"], controller, batches, clock=lambda: self.now)
 
     def back_in(self, model: int) -> float | None:
         assert model in self.pending
@@ -67,11 +67,17 @@ def test_its_wait_begins_anew_when_it_had_something_to_do_or_was_started() -> No
     assert not one.at(71.0) and one.at(76.0), "the last start counts: one that slept is there sooner"
 
 
-def test_nobody_is_stopped_for_who_answers_directly_or_for_a_batch_that_no_look_waits_for() -> None:
-    one = a_wait(1.0)
+def test_answers_that_are_asked_directly_are_waited_for_as_long_as_a_start_and_half_a_minute_at_least() -> None:
+    one = a_wait(100.0)
     one.pending = set()
+    assert one.waits.awaited == ()
+    assert [one.at(now) for now in (0.0, 99.0, 100.0)] == [False, False, True]
+    soon = a_wait(1.0)
+    soon.pending = set()
+    assert [soon.at(now) for now in (0.0, LEAST_SECONDS - 1.0, LEAST_SECONDS)] == [False, False, True]
+
+
+def test_nobody_is_stopped_who_waits_for_nobody() -> None:
+    one = a_wait(1.0)
+    one.next_look = ()
     assert not one.at(0.0) and not one.at(1e6)
-    one.pending, one.next_look = {BOB}, (CYD,)
-    assert not one.at(2e6) and not one.at(3e6), "cyd is asked directly, and goes before"
-    one.next_look = (BOB, CYD)
-    assert not one.at(4e6) and one.at(4e6 + 1.0)

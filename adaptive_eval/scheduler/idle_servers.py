@@ -1,9 +1,8 @@
-"""Servers that have nothing to do before a batch of another model is back: they are stopped meanwhile.
+"""Servers that have nothing to do before answers of other models are there: they are stopped meanwhile.
 
-A server is paid for by the hour, busy or not. Where the batch is expected later than the server would be there again,
-it is stopped at once. Where nobody knows, or the batch is late, the server waits for as long as its last start took,
-and is stopped then: so waiting and starting never cost more than twice of the better of the two. It is started again
-when its model is asked again. A model that is asked directly answers in seconds: nobody is stopped for it.
+A server is paid for by the hour, busy or not. It waits for as long as its last start took, and is stopped then: so
+waiting and starting never cost more than twice of the better of the two. Where a batch is waited for that is expected
+later than the server would be there again, it is stopped at once. It is started again when its model is asked again.
 """
 
 import time
@@ -13,9 +12,12 @@ from adaptive_eval.scheduler.batched_lanes import BatchedLanes
 from adaptive_eval.scheduler.types import Decider
 from adaptive_eval.store import Event, ServerLaunched
 
+LEAST_SECONDS = 30.0
+"""Answers that are asked directly are waited for this long, however soon the server would be there again."""
 
-class BatchWaits:
-    """Since when each model waits for nothing but batches of others, and how long its server took to start."""
+
+class IdleServers:
+    """Since when each model waits for nothing but answers of others, and how long its server took to start."""
 
     def __init__(
         self,
@@ -41,12 +43,14 @@ class BatchWaits:
         return tuple(self._names[model] for model in self._pending())
 
     def long_enough(self, model: int, *, idle: bool) -> bool:
-        """Whether a model that is `idle` now waits for batches longer than its server takes to start."""
+        """Whether a model that is `idle` now waits for others longer than its server takes to start."""
         name, now = self._names[model], self._clock()
-        if not idle or not (pending := self._pending()):
+        if not idle or not self._controller.awaited():
             self._since.pop(name, None)
             return False
-        waited = now - self._since.setdefault(name, now)
+        waited, pending = now - self._since.setdefault(name, now), self._pending()
+        if not pending:
+            return waited >= max(self._start[name], LEAST_SECONDS)
         expected = (self._batches.back_in(one) for one in pending)
         return waited >= self._start[name] or any(more is not None and more > self._start[name] for more in expected)
 
