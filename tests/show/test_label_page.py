@@ -102,9 +102,11 @@ def serving_page(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[st
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.search(r"http://\S+/", line)
-        assert found is not None, line
+        told = ""
+        while (found := re.search(r"http://\S+/", told)) is None:
+            line = process.stdout.readline()
+            assert line, told
+            told += line
         yield process, found[0]
     finally:
         if process.poll() is None:
