@@ -163,7 +163,7 @@ def shares(scenario: Scenario, setting: Setting, runs: int) -> dict[str, Hours]:
     for seed in range(runs):
         fixed = replay(scenario, setting, FIXED, seed)
         for favour in ("answers", "time"):
-            one = np.array(replay(scenario, setting, paced(scenario, favour), seed))  # type: ignore[arg-type]
+            one = np.array(replay(scenario, setting, paced(scenario, favour), seed))
             one[:2] /= (fixed.wall, fixed.held)
             found[favour].append(one)
     return {favour: Hours(*np.mean(some, axis=0).tolist()) for favour, some in found.items()}
