@@ -90,7 +90,8 @@ def live(site: Site) -> Iterator[LiveRun]:
     gated = GatedServer(small_world(), 10)
     with serving(gated) as url, serving(SimulatedServer(small_world())) as others:
         models = [{"name": name, "base_url": url if name == MODELS[0] else others} for name in MODELS]
-        process = site.start(site.write(models=models, concurrency=4, trials={"min": 4, "max": 40}))
+        trials = {"min": 4, "max": 40, "favour": "answers"}
+        process = site.start(site.write(models=models, concurrency=4, trials=trials))
         assert wait_for_trials(site.directory(), 1, process)
         yield LiveRun(site.directory(), gated)
         with process:
