@@ -80,7 +80,7 @@ class LiveRun:
     server: GatedServer
 
     def go_on(self, answers: float = math.inf) -> None:
-        """To its end, or for so many; a look takes 32 at first, and 8 later, of some hundred."""
+        """To its end, or for so many; a look takes 32 at first, and 8 later, of 72."""
         self.server.open(answers)
 
 
@@ -135,8 +135,8 @@ def test_the_page_of_a_live_run_follows_it_by_itself(live: LiveRun, monitors: Mo
     until(page, f"{LOOKS} >= 1")
     trials, looks = number(page, TRIALS), number(page, LOOKS)
     pages = [url for url in tabs.requests if not url.endswith(("/view", "/live"))]
-    live.go_on(30)
-    until(page, f"{TRIALS} > {trials} && {LOOKS} > {looks + 1}")
+    live.go_on(16)
+    until(page, f"{TRIALS} > {trials} && {LOOKS} > {looks}")
     assert "running" in page.inner_text("h1") and "live" in page.inner_text("h1")
     page.locator("#trials").scroll_into_view_if_needed()
     shown = page.evaluate("document.querySelector('#trials p').textContent")
