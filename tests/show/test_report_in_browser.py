@@ -38,7 +38,7 @@ ASKED: dict[str, dict[str, object]] = {
     "before the first look": {"looks": 0},
     "stopped": {"looks": 3},
     "set aside": {"set_aside": MODELS[2]},
-    "alone": {"objective": {"kind": "precision", "half_width": 0.2}},
+    "alone": {"objective": {"kind": "precision", "half_width": 0.12}},
 }
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202etxt.exe\u0007\n\u2028{{7*7}}"
 
