@@ -23,7 +23,7 @@ from adaptive_eval.endpoints.failures import (
     signal_of_error,
 )
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.lone_failures import OWN_KINDS, LoneFailures
+from adaptive_eval.endpoints.lone_failures import LoneFailures
 from adaptive_eval.endpoints.overdue import LastHeard, OverdueWatch, ResponseTimes
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.refusals import OF_ONE, RefusalDoubts
@@ -314,7 +314,6 @@ class ModelEndpoint:
                 self._unsent(request, replica, pulse.sent_at)
                 raise
             self._failed(replica, failure, pulse.sent_at)
-            self._traffic.failed_first += request.attempts == 1 and failure.kind in OWN_KINDS
             if failure.kind in MAY_HAVE_COST:
                 self._lose(request)
             if self._streaming is None and failure.kind in _NOT_STREAMED and request.attempts > 1:
@@ -330,6 +329,7 @@ class ModelEndpoint:
             self._replicas.release(replica)
         now = self._clock()
         self._learn(answers, reply, pulse, now)
+        self._traffic.failed_before += request.attempts - 1
         self._answered(replica, answers, expected, now)
         self._doubts.accepted(replica, pulse.sent_at)
         return answers

@@ -2,7 +2,7 @@
 
 Some requests fail for ever: a server that cannot parse what a seed makes its model say gives a 500 at every attempt.
 A failure counts for this where others were answered since the last one of the same kind. `share` being that of the
-others' first attempts that failed meanwhile, chance alone has a request fail so often with the probability
+failed among the attempts that these needed, chance alone has a request fail so often with the probability
 share ** failures; below `CHANCE` it is the request. Where no other is asked, a tiny request stands for one, except
 under caps, which count every token.
 """
@@ -36,8 +36,8 @@ class LoneFailures:
         if kind not in OWN_KINDS:
             return False
         traffic, self._repeated = self._traffic, kind is self._kind
-        answered, failed = traffic.answered - self._seen[0], traffic.failed_first - self._seen[1]
-        self._seen = (traffic.answered, traffic.failed_first)
+        answered, failed = traffic.answered - self._seen[0], traffic.failed_before - self._seen[1]
+        self._seen = (traffic.answered, traffic.failed_before)
         if not self._repeated:
             self._kind, self._answered, self._failed = kind, 0, 0
             self._count(0)

@@ -51,8 +51,8 @@ class Traffic:
     answers: int = 0
     answered: int = 0
     """Requests that were answered, with the tiny ones that stand for others."""
-    failed_first: int = 0
-    """Requests whose first attempt failed."""
+    failed_before: int = 0
+    """Failed attempts of requests that were answered in the end."""
     aside: int = 0
     """Requests that fail while others are answered: they are repeated, and take no place of others."""
 

@@ -274,7 +274,10 @@ class SimulatedHost:
         at, model = self._next(place)
         if place.joins:
             place.joins = False
-            self._engines[model].widen(self._slots, at)
+            if model in self._engines:
+                self._engines[model].widen(self._slots, at)
+            else:  # its other place has been left meanwhile
+                self._begin(model, at)
             return
         self._leave(place, at)
         seconds = self._wake_seconds if model in place.had else self._swap_seconds
@@ -283,9 +286,13 @@ class SimulatedHost:
         if model in self._engines:
             place.joins = True
             return
-        engine = self._engines[model] = Engine(self._slots, self._gain, place.ready)
-        for load in self._waiting.pop(model):
-            engine.serve(load, place.ready)
+        self._begin(model, place.ready)
+
+    def _begin(self, model: int, now: float) -> None:
+        """Serve a model, and what waits for it."""
+        engine = self._engines[model] = Engine(self._slots, self._gain, now)
+        for load in self._waiting.pop(model, ()):
+            engine.serve(load, now)
 
     def _leave(self, place: _SimulatedPlace, now: float) -> None:
         """Serve its model there no more; the last answers come all the same."""

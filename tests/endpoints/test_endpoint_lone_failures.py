@@ -104,7 +104,7 @@ def judged(answered: int, failed: int, failures: int, kind: FailureKind = Failur
     for _ in range(failures):
         said.append(lone.judge(kind))
         traffic.answered += answered
-        traffic.failed_first += failed
+        traffic.failed_before += failed
     return said
 
 

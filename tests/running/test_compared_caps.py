@@ -125,7 +125,7 @@ def test_many_budgets_hold_with_comparisons(number: int) -> None:
     seed(number)(only_drawn(25)(given(**COMPARED)(check_compared)))()
 
 
-CAP, LARGE = 320_000, 600_000
+CAP, LARGE = 200_000, 600_000
 LATER = [pytest.param(50, marks=pytest.mark.slow), pytest.param(140, marks=pytest.mark.slow)]
 
 

@@ -69,7 +69,8 @@ def test_servers_in_turn_are_held_until_the_next(site: Site) -> None:
     found = results(site.directory())
     starts, ends = (events(site.directory(), kind) for kind in (ServerLaunched, ServerReleased))
     assert [one.model for one in ends] == [one.model for one in starts][:-1], "each but the last made room"
-    assert 0.0 < found["cost"]["server_seconds"] <= found["run"]["active_seconds"]  # type: ignore[call-overload]
+    longest = found["run"]["active_seconds"] + starts[0].seconds  # the first may be started before the run counts
+    assert 0.0 < found["cost"]["server_seconds"] <= longest  # type: ignore[operator]
 
 
 @pytest.mark.slow
