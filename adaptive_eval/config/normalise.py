@@ -139,14 +139,14 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
         inspected = model.get("inspect") is not None
         if "base_url" in model:
             if recorded:
-                rule, mend = "is of no use to a recorded model, which is never asked", "remove base_url, or recorded"
-                document.problems.append(Problem(path, rule, mend, place=document.place(path)))
+                refused = "is of no use to a recorded model, which is never asked", "remove base_url, or recorded"
             elif inspected:
-                rule, mend = "is of no use to a model that Inspect reaches", "write `args: {base_url: ...}`"
-                document.problems.append(Problem(path, rule, mend, place=document.place(path)))
+                refused = "is of no use to a model that Inspect reaches", "write `args: {base_url: ...}`"
             elif launched:
-                rule, mend = "is not known before the server is launched", "remove base_url, or launch"
-                document.problems.append(Problem(path, rule, mend, place=document.place(path)))
+                refused = "is not known before the server is launched", "remove base_url, or launch"
+            else:
+                continue
+            document.problems.append(Problem(path, *refused, place=document.place(path)))
         elif launched or recorded or inspected or model.get("simulate") is True:
             model["base_url"] = SIMULATED_URL
         elif url := environment.get(BASE_URL):
