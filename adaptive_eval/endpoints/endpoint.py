@@ -6,6 +6,7 @@ a failure starts tenacity. Every attempt carries the same seeds, so which attemp
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from adaptive_eval.endpoints import open_files
@@ -148,18 +149,9 @@ class ModelEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """The traffic so far."""
-        traffic = self._traffic
-        return EndpointStats(
-            in_flight=traffic.in_flight,
-            requests=traffic.requests,
-            retries=traffic.retries,
-            errors=dict(traffic.errors),
-            last_error=traffic.last_error,
-            lost=traffic.lost,
-            aside=traffic.aside,
+        return replace(
+            self._traffic.stats(),
             oldest=self._overdue.oldest,
-            prompt_tokens=traffic.prompt_tokens,
-            completion_tokens=traffic.completion_tokens,
             replicas=self._replicas.stats,
             notices=self._servers.notices,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.replicas import Replica
-from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Prompt
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, EndpointStats, Prompt
 
 
 @dataclass(slots=True)
@@ -60,3 +60,17 @@ class Traffic:
         """Count a failed attempt."""
         self.errors[kind.value] += 1
         self.last_error = str(failure)
+
+    def stats(self) -> EndpointStats:
+        """The counts so far, without what only an endpoint knows of its servers."""
+        return EndpointStats(
+            in_flight=self.in_flight,
+            requests=self.requests,
+            retries=self.retries,
+            errors=dict(self.errors),
+            last_error=self.last_error,
+            lost=self.lost,
+            aside=self.aside,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+        )

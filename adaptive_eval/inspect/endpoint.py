@@ -1,10 +1,10 @@
 """A model that Inspect asks: each trial is one sample, whose score comes with its answer."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, Signal
 from adaptive_eval.errors import ConfigError, NotAskedAgain, Unavailable
 from adaptive_eval.inspect.process import InspectProcess
@@ -42,25 +42,23 @@ class InspectEndpoint:
         self._number, self._process, self._benchmark = number, process, benchmark
         self._seed_base, self._attempts = seed_base, attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
-        self._in_flight = self._answered = self._failing = 0
-        self._requests = self._lost = self._prompt = self._completion = 0
+        self._failing = 0
+        self._traffic = Traffic()
         self._changed = asyncio.Event()
         """Set whenever a sample is over; one that fails always waits for others (`_others_are_answered`)."""
-        self._errors: Counter[str] = Counter()
-        self._last_error = ""
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One sample for each seed; the text of the prompt is the id of its question."""
         return list(await asyncio.gather(*(self._counted(prompt.text or "", seed, again) for seed in seeds)))
 
     async def _counted(self, question: str, seed: int, again: Again | None) -> Answer:
-        self._in_flight += 1
+        self._traffic.in_flight += 1
         try:
             answer = await self._answer(question, seed, again)
-            self._answered += "unanswered" not in answer.signals
+            self._traffic.answered += "unanswered" not in answer.signals
             return answer
         finally:
-            self._in_flight -= 1
+            self._traffic.in_flight -= 1
             self._changed.set()
 
     async def _answer(self, question: str, seed: int, again: Again | None) -> Answer:
@@ -73,12 +71,14 @@ class InspectEndpoint:
             name = f"{question}#{trial}" + (f"~{attempt}" if attempt > 1 else "")
             if attempt > 1 and again is not None and not await again():
                 raise NotAskedAgain("a sample was lost, and the budget does not allow running it again")
-            self._requests += 1
+            self._traffic.requests += 1
             told = await self._process.run(SampleRequest(model=self._number, question=question, id=name, seed=seed))
             if (answer := self._read(told, seed, attempt)) is not None:
                 return answer
-            self._lost += 1
-        why = f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {self._last_error}"
+            self._traffic.lost += 1
+            self._traffic.retries += 1
+        last = self._traffic.last_error
+        why = f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {last}"
         if await self._others_are_answered():
             flags: frozenset[Signal] = frozenset({"unanswered"})
             return Answer("", why, seed, LOGS, 0.0, attempts=self._attempts, signals=flags)
@@ -89,12 +89,12 @@ class InspectEndpoint:
         self._failing += 1
         self._changed.set()
         try:
-            while not self._answered and self._failing < min(self._in_flight, ENOUGH_FAIL):
+            while not self._traffic.answered and self._failing < min(self._traffic.in_flight, ENOUGH_FAIL):
                 self._changed.clear()
                 await self._changed.wait()
         finally:
             self._failing -= 1
-        return self._answered > 0
+        return self._traffic.answered > 0
 
     def _read(self, told: Mapping[str, Any], seed: int, attempt: int) -> SampleAnswer | None:
         """The answer of a sample; None where it has none."""
@@ -103,13 +103,14 @@ class InspectEndpoint:
             right_and_wrong = self._only_right_and_wrong
             marks = marks_of(told["scores"], self._benchmark.scorer, only_right_and_wrong=right_and_wrong)
         if marks is None:
-            self._last_error = str(told.get("error", UNSCORED))[:1000]
-            self._errors["unscored" if "error" not in told else "sample_error"] += 1
+            self._traffic.last_error = str(told.get("error", UNSCORED))[:1000]
+            self._traffic.errors["unscored" if "error" not in told else "sample_error"] += 1
             return None
         read, written = told["own"]
         others = [tuple(one[:2]) for one in told["others"].values()]
         prompt, completion = read + sum(one[0] for one in others), written + sum(one[1] for one in others)
-        self._prompt, self._completion = self._prompt + prompt, self._completion + completion
+        self._traffic.prompt_tokens += prompt
+        self._traffic.completion_tokens += completion
         finish = STOPS.get(told["stop"] or "", "stop") if told["limit"] is None else "length"
         return SampleAnswer(
             text=told["text"],
@@ -148,13 +149,4 @@ class InspectEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """The samples so far."""
-        return EndpointStats(
-            in_flight=self._in_flight,
-            requests=self._requests,
-            retries=self._lost,
-            errors=dict(self._errors),
-            last_error=self._last_error,
-            lost=self._lost,
-            prompt_tokens=self._prompt,
-            completion_tokens=self._completion,
-        )
+        return self._traffic.stats()
