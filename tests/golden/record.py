@@ -1,0 +1,54 @@
+"""Record golden runs anew: `python tests/golden/record.py NAME...`, or without a name all of them; `reports` are those
+of stored runs, which are made where they are not there yet.
+
+Look at what `git diff` says before you commit it: every line is something that users of stored runs will see.
+"""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "running"), str(HERE.parents[1])]
+
+from golden_cases import CASES  # noqa: E402
+from golden_record import Line, lines_of, parts_of, write  # noqa: E402
+from golden_stage import Stage  # noqa: E402
+from golden_stored import RUNS, STORED, archive_of, reports, store, unpack  # noqa: E402
+
+
+def played(name: str, folder: Path) -> list[Line]:
+    """Play a golden run; gives what is compared of it."""
+    with ExitStack() as exits:
+        CASES[name].play(stage := Stage(folder, exits))
+        return compared(name, stage)
+
+
+def compared(name: str, stage: Stage) -> list[Line]:
+    """What is compared of a golden run that was played on this stage."""
+    one = CASES[name]
+    runs = [lines_of(stage.directory(run), stage.folder, one.ahead) for run in one.runs]
+    asked: list[Line] = [["asked", stage.asked]] if stage.servers and not one.ahead else []
+    return parts_of([*asked, *(line for lines in runs for line in lines)], one.parts)
+
+
+def record_reports() -> None:
+    """Make stored runs that are not there, and write their reports."""
+    for name in RUNS:
+        with TemporaryDirectory() as folder, ExitStack() as exits:
+            if not archive_of(name).exists():
+                store(name, Stage(Path(folder), exits))
+        with TemporaryDirectory() as folder, ExitStack() as exits:
+            unpack(name, stage := Stage(Path(folder), exits))
+            for file, text in reports(name, stage).items():
+                (STORED / file).write_text(text)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or [*(name for name, one in CASES.items() if one.expected == name), "reports"]:
+        if name == "reports":
+            record_reports()
+            continue
+        with TemporaryDirectory() as folder:
+            write(name, played(name, Path(folder)))

@@ -1,0 +1,23 @@
+"""Whole runs are as they were recorded (`record.py` records them anew)."""
+
+from pathlib import Path
+
+import pytest
+from golden_cases import CASES
+from golden_record import EXPECTED, differences, parts_of, read
+from record import played
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if one.expected != name else []) for name, one in CASES.items()],
+)
+def test_a_run_is_as_it_was(name: str, tmp_path: Path) -> None:
+    one = CASES[name]
+    found = parts_of(played(name, tmp_path), one.parts)
+    told = differences(found, parts_of(read(one.expected), one.parts))
+    assert not told, "\n".join([f"{name} is not as in {one.expected}.jsonl:", *told])
+
+
+def test_every_expectation_is_of_a_run() -> None:
+    assert {path.stem for path in EXPECTED.iterdir()} == {one.expected for one in CASES.values()}
