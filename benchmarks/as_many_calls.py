@@ -13,21 +13,21 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 from bounds import clairvoyant
-from scenarios import Run, Scenario, recorded, replay, simulated
+from scenarios import Scenario, recorded, simulated
+from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.core.settings import Trials
+from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.study.one_look import OneLook, one_look_at, smallest_fixed
 
 FIXED_DRAWS = 20
-"""For each run of the controller: where calls hardly grow with N, the smallest N hangs on the noise of few draws."""
+"""Of the fixed design, in one job."""
 GOAL = 0.50
 """Of the mean over the recorded sets."""
 HEADER = ("set", "cost", "called", "any wrong", "fixed N", "its cost", "its any wrong", "cost over its", "clairvoyant")
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     """One set: the controller, and the fixed design that calls as many."""
 
     scenario: Scenario
-    adaptive: tuple[Run, ...]
+    adaptive: Ended
     number: float | None
     """None: more than the cap."""
     wrong: float
@@ -56,41 +56,35 @@ class Found(NamedTuple):
     @property
     def ratio(self) -> float:
         """The controller's cost over that of the fixed design, at most."""
-        return mean(self.adaptive, "share") / self.fixed_cost
+        return self.adaptive.cost / self.fixed_cost
 
 
-def mean(runs: Sequence[Run], name: str) -> float:
-    """Of one figure over the runs."""
-    return float(np.mean([getattr(run, name) for run in runs]))
-
-
-def both(job: tuple[Scenario, int]) -> tuple[Run, OneLook]:
-    """What the controller does with one draw, and what the fixed design calls after each trial, in the mean of many."""
+def fixed(job: tuple[Scenario, int]) -> OneLook:
+    """What the fixed design calls after each trial, in the mean of many draws."""
     scenario, seed = job
     models, questions, _ = scenario.world.p.shape
     draws = [
         one_look_at(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
         for draw in range(FIXED_DRAWS)
     ]
-    fixed = OneLook(*(np.mean(figures, axis=0) for figures in zip(*draws, strict=True)))
-    return replay(scenario, scenario.plan(trials=Trials(4, scenario.cap)), seed), fixed
+    return OneLook(*(np.mean(figures, axis=0) for figures in zip(*draws, strict=True)))
 
 
 def find(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Found:
     """The smallest number that calls as many in the mean over the draws."""
-    done = list(pool.map(both, [(scenario, seed) for seed in range(runs)], chunksize=5))
-    adaptive = tuple(run for run, _ in done)
-    number = smallest_fixed(np.mean([fixed.called for _, fixed in done], axis=0), mean(adaptive, "called"))
+    adaptive = replay_stacked(scenario, "default", runs, rule=Optimal(start=4 / scenario.cap))
+    done = list(pool.map(fixed, [(scenario, seed) for seed in range(runs // FIXED_DRAWS)]))
+    number = smallest_fixed(np.mean([each.called for each in done], axis=0), float(adaptive.called.mean()))
     at = scenario.cap if number is None else ceil(number)
-    return Found(scenario, adaptive, number, float(np.mean([fixed.any_wrong[at - 1] for _, fixed in done])))
+    return Found(scenario, adaptive, number, float(np.mean([each.any_wrong[at - 1] for each in done])))
 
 
 def cells(found: Found) -> tuple[object, ...]:
     """A row of the table."""
     number = f"> {found.scenario.cap}" if found.number is None else f"{found.number:.1f}"
     return (
-        found.scenario.name, mean(found.adaptive, "share"), f"{mean(found.adaptive, 'called'):.2f}",
-        float(np.mean([run.wrong > 0 for run in found.adaptive])), number, found.fixed_cost, found.wrong, found.ratio,
+        found.scenario.name, found.adaptive.cost, f"{found.adaptive.called.mean():.2f}", found.adaptive.wrong, number,
+        found.fixed_cost, found.wrong, found.ratio,
         clairvoyant(found.scenario)[0],
     )  # fmt: skip
 

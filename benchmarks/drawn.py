@@ -21,16 +21,16 @@ from scenarios import recorded
 from scipy.special import expit
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.core import Bench, Controller, Plan, Sequential, Trials
-from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.core import Bench, Controller, Plan, Trials
+from adaptive_eval.core.optimal import RESERVE, WORTH, Optimal
 from scorio.sinf.optimal import optimal_stopping
 from scorio.sinf.prior import EVENTS
 
 BINARY = np.array([0.0, 1.0])
 FloatArray = NDArray[np.float64]
-TIES = ("questions", "blocks of", "asked at most", "tie", "sequential: first, second", "optimal: first, second")
+TIES = ("questions", "blocks of", "asked at most", "tie", "called: first, second")
 COSTS = (
-    "set", "rule", "block", "at most", "trials a cell, at the end", "pairs called", "wrong pairs", "runs with one",
+    "set", "block", "at most", "trials a cell, at the end", "pairs called", "wrong pairs", "runs with one",
     "neighbours called", "bias", "of fixed part", "sd of errors", "slowest look, CPU s",
 )  # fmt: skip
 EXPLAINED = """\
@@ -79,11 +79,9 @@ def heights(chances: FloatArray, block: int, most: int, runs: int, seed: int) ->
     return np.array(found), looks / most
 
 
-def called(z: FloatArray, bound: FloatArray, gone: NDArray[np.bool_] | None = None) -> str:
+def called(z: FloatArray, bound: FloatArray, gone: NDArray[np.bool_]) -> str:
     """The shares that are called for the first, and for the second, before they are `gone`."""
-    calls = np.abs(z) >= bound
-    if gone is not None:
-        calls &= np.cumsum(gone, axis=1) - gone == 0
+    calls = (np.abs(z) >= bound) & (np.cumsum(gone, axis=1) - gone == 0)
     first = np.take_along_axis(np.sign(z), calls.argmax(axis=1)[:, None], axis=1)[:, 0] * calls.any(axis=1)
     return f"{(first > 0).mean():.3f}, {(first < 0).mean():.3f}"
 
@@ -91,17 +89,13 @@ def called(z: FloatArray, bound: FloatArray, gone: NDArray[np.bool_] | None = No
 def tie_rows(runs: int) -> Iterator[tuple[object, ...]]:
     for questions, block, most in ((2000, 100, 2000), (10_000, 200, 3000), (10_000, 50, 1000)):
         share = block / most
-        rule = optimal_stopping(0.1, share * (1.0 - 1e-9), 2.0, 0.0, 2.0 * share, 0.5 * share)
+        rule = optimal_stopping(0.1 * (1.0 - RESERVE), share * (1.0 - 1e-9), WORTH, 0.0, 2.0 * share, 0.5 * share)
         for tie in ties(questions):
             z, t = heights(tie.chances, block, most, runs, 7)
-            flat = Sequential(start=share)
             gone = np.stack(
                 [rule.gives_up(column, np.full(len(z), now)) for column, now in zip(z.T, t, strict=True)], 1
             )
-            yield (
-                questions, block, most, tie.name, called(z, flat.critical * t**-flat.kappa),
-                called(z, rule.boundary(t), gone),
-            )  # fmt: skip
+            yield questions, block, most, tie.name, called(z, rule.boundary(t), gone)
 
 
 class Run(NamedTuple):
@@ -117,15 +111,14 @@ class Run(NamedTuple):
     slowest: float
 
 
-def carried_out(p: FloatArray, block: int, most: int, rule: str, seed: int) -> Run:
+def carried_out(p: FloatArray, block: int, most: int, seed: int) -> Run:
     """A whole run of models with chances (L, M) that is asked `most` of the questions, in an order of its own."""
     rng = np.random.default_rng(seed)
     (models, questions), truth = p.shape, p.mean(axis=1)
     order = rng.permutation(questions)[:most]
     right = (rng.random((models, most)) < p[:, order]).astype(np.int32)
     outcomes, share = np.stack([1 - right, right], axis=-1), block / most
-    decides = Optimal(0.95, share, 2.0, 0.0, 2.0 * share, 0.5 * share) if rule == "optimal" else Sequential(start=share)
-    plan = Plan(Bench(models, most, BINARY), rule=decides, trials=Trials(1, 1), drawn=block)
+    plan = Plan(Bench(models, most, BINARY), rule=Optimal(start=share), trials=Trials(1, 1), drawn=block)
     controller, slowest = Controller(plan, keep_looks=False), 0.0
     warm(plan)
     while controller.finished is None:
@@ -169,10 +162,8 @@ def made_up(models: int, questions: int) -> FloatArray:
     return np.asarray(expit(np.linspace(-1.0, 1.0, models)[:, None] - difficulty[None, :]))
 
 
-def cost_row(
-    name: str, p: FloatArray, block: int, most: int, rule: str, runs: int
-) -> tuple[tuple[Any, ...], list[Run]]:
-    found = [carried_out(p, block, most, rule, seed) for seed in range(runs)]
+def cost_row(name: str, p: FloatArray, block: int, most: int, runs: int) -> tuple[tuple[Any, ...], list[Run]]:
+    found = [carried_out(p, block, most, seed) for seed in range(runs)]
     models = len(p)
 
     def mean(what: str) -> float:
@@ -182,7 +173,7 @@ def cost_row(
         return f"{100.0 * np.abs(np.mean([getattr(run, what) for run in found], axis=0)).max():.2f}"
 
     row = (
-        name, rule, block, most, f"{mean('cells'):.3f}", f"{mean('called'):.1%}",
+        name, block, most, f"{mean('cells'):.3f}", f"{mean('called'):.1%}",
         f"{mean('wrong'):.2f} of {models * (models - 1) // 2}", f"{np.mean([run.wrong > 0 for run in found]):.0%}",
         f"{mean('neighbours'):.1f} of {models - 1}", bias("errors"), bias("fixed_errors"),
         f"{np.std([run.standard for run in found]):.3f}", f"{max(run.slowest for run in found):.2f}",
@@ -207,16 +198,15 @@ def main() -> None:
         scenario = recorded(options.data, "livecodebench", best=20, cap=10)
         sets.append(("LiveCodeBench, 20 x 400", scenario.world.p @ scenario.world.w, 50, 400, runs))
     sets += [("200 x 10,000", made_up(200, 10_000), 200, most, large) for most in (3000, 10_000)]
-    ends: dict[tuple[str, int, str], list[Run]] = {}
+    ends: dict[tuple[str, int], list[Run]] = {}
     for name, p, block, most, times in sets:
-        for rule in ("sequential", "optimal"):
-            row, ends[name, most, rule] = cost_row(name, p, block, most, rule, times)
-            rows.append(row)
-    worst = max(float(side) for row in tied for told in row[-2:] for side in str(told).split(", "))
+        row, ends[name, most] = cost_row(name, p, block, most, times)
+        rows.append(row)
+    worst = max(float(side) for row in tied for side in str(row[-1]).split(", "))
     beyond = 0.05 + 2.0 * float(np.sqrt(0.05 * 0.95 / pairs))
     checks = [Check("the largest share of ties called, a side", worst, f"<= {beyond:.4f}", worst <= beyond)]
     for most in (3000, 10_000):
-        found = ends["200 x 10,000", most, "sequential"]
+        found = ends["200 x 10,000", most]
         cells, slowest = float(np.mean([run.cells for run in found])), max(run.slowest for run in found)
         told = f"200 x 10,000, {most:,} at most: "
         checks.append(Check(told + "trials at the end over one of each cell", cells, "<= 0.15", cells <= 0.15))

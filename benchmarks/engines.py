@@ -84,7 +84,7 @@ def run_of(server: Server, trials: int, together: int) -> Span:
             "run",
             models,
             trials={"min": trials, "max": trials},
-            concurrency={"concurrency": CONNECTIONS // len(models), "samples_per_request": together},
+            concurrency={"in_flight": CONNECTIONS // len(models), "samples_per_request": together},
         )
         # 3: such temperatures are hardly told apart
         workplace.run(config, accepted=(0, 3))

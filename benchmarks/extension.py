@@ -20,10 +20,12 @@ from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence, estimate
 from adaptive_eval.core.horizon import carried_over
 from adaptive_eval.core.judge import power_by
-from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.optimal import Optimal, Spacing
+from adaptive_eval.core.rules import Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
 
-Kind = type[Sequential] | type[Anytime]
+Kind = type[Optimal] | type[Sequential] | type[Anytime]
+"""`Sequential` is what `optimal` is where nobody knows how looks will lie."""
 QUESTIONS, LEAST = 30, 4
 HORIZONS = (8, 16, 32, 64)
 PROMISED = 0.10
@@ -54,9 +56,10 @@ def main() -> None:
     pairs = 60 if options.quick else 1000
     began = time.perf_counter()
     kinds: list[tuple[str, float, float | None, Kind]] = [
-        *((world, 0.0, futility, Sequential) for world in WORLDS for futility in (0.30, None)),
+        *((world, 0.0, 0.30, Optimal) for world in WORLDS),
+        *((world, 0.0, None, Sequential) for world in WORLDS),
         ("spread", 0.0, 0.30, Anytime),
-        *(("spread", lead, 0.30, Sequential) for lead in LEADS),
+        *(("spread", lead, 0.30, Optimal) for lead in LEADS),
     ]
     found = {kind: lives(pairs, *kind) for kind in kinds}
     ties = {(world, futility, rule.__name__): one for (world, lead, futility, rule), one in found.items() if not lead}
@@ -83,7 +86,10 @@ def lives(pairs: int, world: str, lead: float, futility: float | None, rule: Kin
 def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility: float | None) -> Fate:
     """Each pair until it is called; when all others are given up or at the horizon, that is raised."""
     pairs = wins.shape[1] // 2
-    rule: Rule = kind(start=LEAST / horizons[0])
+    start, step = LEAST / horizons[0], 1.0 / horizons[0]
+    rule: Rule = (
+        Optimal(start=start, spacing=Spacing(0.0, 2.0 * step, 0.5 * step)) if kind is Optimal else kind(start=start)
+    )
     call, trials = np.zeros(pairs, np.int8), np.full(pairs, LEAST)
     looked: list[Evidence] = []
     for horizon in horizons:
@@ -96,9 +102,12 @@ def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility
             reached = going & (call == 0) & (np.abs(now.z) >= rule.boundary(now))
             call = np.where(reached, np.sign(now.z), call).astype(np.int8)
             going &= (call == 0) & (trials < horizon)
-            if futility is not None:
+            if is_giving_up(rule):
+                going &= ~rule.gives_up(now)
+            least = rule.futility if is_giving_up(rule) else futility
+            if least is not None:
                 power = power_by(now, rule, 0.0, np.ones(pairs))
-                going &= power >= futility * (1.0 - now.information)
+                going &= power >= least * (1.0 - now.information)
             if not going.any():
                 break
             trials = trials + going

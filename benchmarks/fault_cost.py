@@ -103,7 +103,6 @@ async def carry_out(size: Size, faults: Faults) -> Outcome:
                 "sampling": {"temperature": 0.6, "max_tokens": 32768},
                 "grader": "math",
                 "trials": {"min": min(4, size.trials), "max": size.trials},
-                "stopping": {"futility": False},
             }
             (folder / "run.yaml").write_text(json.dumps(settings))
             command = ["-m", "adaptive_eval", "run", str(folder / "run.yaml"), "--run-dir", str(folder / "run")]

@@ -106,8 +106,8 @@ def configuration(folder: Path, urls: list[str], scenario: Scenario, size: Size)
         "sampling": {"temperature": 0.6, "max_tokens": 4000, "timeout": scenario.time_limit},
         "grader": "math",
         "trials": {"min": 4, "max": size.trials},
-        "stopping": {"futility": False},
-        "concurrency": {"concurrency": size.concurrency, "attempts": 12},
+        "stopping": {"confidence": 0.999999},
+        "concurrency": {"in_flight": size.concurrency, "attempts": 12},
     }
     path = folder / "faults.yaml"
     path.write_text(json.dumps(settings))

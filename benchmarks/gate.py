@@ -1,6 +1,6 @@
 """What a gate passes and fails, at the edge of delta and away from it, and the trials that it takes.
 
-    python benchmarks/gate.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/gate.py [--quick] [--runs 400] [--json PATH] [--markdown PATH]
 
 A baseline that is right in 80% and a build, on 30 questions with chances around that, delta five points, 4 to 80
 trials a question: as the difference goes from ten points worse to three better, how many runs say PASS, FAIL and
@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from tables import Check, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
+from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Gate
 from adaptive_eval.core.policies import Uniform
-from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from scorio.moments import FloatArray
 
@@ -36,16 +35,16 @@ class Found(NamedTuple):
 
 
 def main() -> None:
-    options = arguments(__doc__.splitlines()[0]).parse_args()
-    runs = 40 if options.quick else 400
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=400)
+    options = parser.parse_args()
+    runs = 40 if options.quick else options.runs
     began = time.perf_counter()
     plan = _plan()
     schedules = {
         "every round": plan,
         "all questions alike": _plan(policy=Uniform()),
-        "three rounds ahead": _plan(pace=Pace(0.0, 3)),
-        "rounds that grow by half": _plan(pace=Pace(0.5, 0)),
-        "no futility": _plan(judging=Judging(futility=None)),
+        "three rounds ahead": _plan(pace=Pace(3)),
     }
     edge = {name: simulated(one, -DELTA, runs) for name, one in schedules.items()}
     power = {difference: simulated(plan, difference, runs) for difference in DIFFERENCES}
@@ -56,7 +55,7 @@ def main() -> None:
 
 
 def _plan(**changes: object) -> Plan:
-    rule = Sequential(start=TRIALS.min / TRIALS.max)
+    rule = Optimal(start=TRIALS.min / TRIALS.max)
     given = {"objective": Gate(Margin(0, DELTA)), "rule": rule, "trials": TRIALS} | changes
     return Plan(Bench(2, QUESTIONS, BINARY), **given)  # type: ignore[arg-type]
 

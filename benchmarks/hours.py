@@ -17,19 +17,19 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scenarios import CAP, Scenario, recorded, simulated
+from answer_times import AnswerTimes, latency_of_mean
+from scenarios import CAP, Scenario, paced, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
-from adaptive_eval.config.pace import Favour, pace_of
-from adaptive_eval.core import Controller, Pace, Sequential
+from adaptive_eval.config.pace import Favour
+from adaptive_eval.core import Controller, Pace
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.timed import AnswerTimes, ServedSpans, drive_in_time, latency_of_mean
+from adaptive_eval.study.timed import ServedSpans, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 SLOTS, GAIN = 64, 1.5
@@ -141,7 +141,7 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     timeline = drive_in_time(
         controller, scenario.tape(seed), spread, setting.slots, shared=shared if setting.places else (), gain=gain
     )
-    found = judge_replay(seed, controller, scenario.world.truth, timeline)
+    found = judge_replay(seed, controller, scenario.world.truth)
     each = [held(served) for served in timeline.served]
     hours, starts = sum(one for one, _ in each), sum(one for _, one in each)
     if setting.places:
@@ -150,26 +150,19 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     return Hours(timeline.seconds, hours, asked, starts, found.called, found.wrong)
 
 
-def paced(scenario: Scenario, favour: Favour) -> dict[str, Any]:
-    """What a configuration means that favours this."""
-    trials = TrialsConfig(max=scenario.cap, favour=favour)
-    pace = pace_of(AllocationConfig(), trials, scenario.world.p.shape[1])
-    return {"pace": pace, "rule": Sequential(start=pace.first_round(trials.min, scenario.cap) / scenario.cap)}
-
-
-def shares(scenario: Scenario, setting: Setting, runs: int) -> dict[str, Hours]:
+def shares(scenario: Scenario, setting: Setting, runs: int) -> dict[Favour, Hours]:
     """The mean of each pace, its times as shares of those of the fixed design in the same worlds."""
-    found: dict[str, list[FloatArray]] = {"answers": [], "time": []}
+    found: dict[Favour, list[FloatArray]] = {"answers": [], "time": []}
     for seed in range(runs):
         fixed = replay(scenario, setting, FIXED, seed)
-        for favour in ("answers", "time"):
+        for favour in found:
             one = np.array(replay(scenario, setting, paced(scenario, favour), seed))
             one[:2] /= (fixed.wall, fixed.held)
             found[favour].append(one)
     return {favour: Hours(*np.mean(some, axis=0).tolist()) for favour, some in found.items()}
 
 
-def checks(scenario: Scenario, setting: Setting, found: dict[str, Hours]) -> Iterator[Check]:
+def checks(scenario: Scenario, setting: Setting, found: dict[Favour, Hours]) -> Iterator[Check]:
     """What was to be shown, by this setting."""
     time, answers = found["time"], found["answers"]
     what = f"{scenario.name}, {setting.served}, {setting.tail}, {setting.slots} slots"

@@ -30,7 +30,7 @@ from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import IdleWatcher, Watchers
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
-from adaptive_eval.sites.link import SiteLink, SitePace
+from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
     SiteBegun,
@@ -178,7 +178,7 @@ async def beats(sites: int) -> float:
             SimulatedSite(beat=0.1 * BEAT_SECONDS),
             "head",
             "site",
-            SitePace(256, 0.02, 60.0),
+            60.0,
             lambda event: None,
             lambda link, reason: None,
         )

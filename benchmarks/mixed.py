@@ -16,19 +16,18 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from answer_times import AnswerTimes, latency_of_mean
 from hours import FIXED, GAIN, SLOTS
-from scenarios import Scenario, recorded, simulated
+from scenarios import Scenario, paced, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
-from adaptive_eval.config.pace import pace_of
-from adaptive_eval.core import Controller, Pace, Sequential
+from adaptive_eval.core import Controller, Pace
 from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.let_go import held_seconds
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
+from adaptive_eval.study.timed import drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 ANSWER, BATCH, START = 30.0, 3600.0, 120.0
@@ -78,7 +77,7 @@ def replay(job: tuple[Scenario, str | None, int]) -> Mixed:
     own = np.setdiff1d(np.arange(models), batched)
     latency = latency_of_mean(ANSWER, scenario.world.p, scenario.world.w)
     times = AnswerTimes(latency, (models, questions), scenario.world.w, np.random.default_rng([seed, 1]))
-    controller = Controller(scenario.plan(**paced(scenario, favour)))
+    controller = Controller(scenario.plan(**choices_of(scenario, favour)))
     slots = [models * questions * scenario.cap if model in batched else SLOTS for model in range(models)]
     timeline = drive_in_time(controller, scenario.tape(seed), TimesOfMixed(times, batched), slots, gain=GAIN)
     unknown = np.full((models, 2), np.nan)
@@ -100,14 +99,11 @@ def replay(job: tuple[Scenario, str | None, int]) -> Mixed:
     )  # fmt: skip
 
 
-def paced(scenario: Scenario, favour: str | None) -> dict[str, Any]:
+def choices_of(scenario: Scenario, favour: str | None) -> dict[str, Any]:
     """What a configuration means that favours this; without, the fixed design, all of which is asked at once."""
     if favour is None:
         return {**FIXED, "pace": Pace(lookahead=scenario.cap)}
-    batched = favour == "batches"
-    trials = TrialsConfig(max=scenario.cap, favour="answers" if batched else favour)  # type: ignore[arg-type]
-    pace = pace_of(AllocationConfig(), trials, scenario.world.p.shape[1], batched=batched)
-    return {"pace": pace, "rule": Sequential(start=pace.first_round(trials.min, scenario.cap) / scenario.cap)}
+    return paced(scenario, "time" if favour == "time" else "answers", batched=favour == "batches")
 
 
 def _starts(begins: FloatArray, ends: FloatArray) -> int:

@@ -51,7 +51,7 @@ def configuration(url: str, folder: Path) -> Path:
         "prompt": "{prompt}\nPlease put your final answer within \\boxed{}.",
         "sampling": {"temperature": 0.6, "max_tokens": 1000},
         "grader": "numeric",
-        "stopping": {"futility": False},
+        "stopping": {"confidence": 0.999999},
         "trials": {"min": 4, "max": TRIALS},
     }
     path = folder / "config.yaml"

@@ -26,7 +26,7 @@ from throughput import COMMAND, MODELS, QUESTIONS, configuration, finished, one_
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.store import CommitBatch, RunHeader, RunReader, Store, TrialRecord
-from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress
+from adaptive_eval.store.address import VARIABLE, LedgerAddress
 from adaptive_eval.store.whereabouts import point_to
 
 LEDGERS = ("SQLite", "PostgreSQL")

@@ -50,7 +50,7 @@ def make_run(folder: Path, models: int, questions: int, trials: int) -> Path:
             "models": [{"name": name, "base_url": url} for name in world.models],
             "sampling": {"temperature": 0.6},
             "grader": "numeric",
-            "stopping": {"futility": False, "confidence": 0.999999},
+            "stopping": {"confidence": 0.999999},
             "allocation": {"policy": "uniform"},
             "trials": {"min": 4, "max": trials},
             "concurrency": 32,

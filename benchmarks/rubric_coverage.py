@@ -153,7 +153,7 @@ def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, be
             "kind": "verifier",
             "server": {"base_url": url, "model": "verifier"},
             "beside": {"kind": beside, "workers": 1},
-            "concurrency": {"concurrency": 64},
+            "concurrency": {"in_flight": 64},
         },
         "rubric": {"name": schema.name, **fit},
         "trials": {"min": LEAST, "max": MOST},

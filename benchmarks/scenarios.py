@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Bench, Controller, Plan
+from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.pace import Favour, pace_of
+from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import WORLDS, World, binary
@@ -57,6 +60,22 @@ def recorded(folder: Path, name: str, best: int = 12, cap: int = CAP) -> Scenari
 
 def simulated(name: str) -> Scenario:
     return Scenario(name, WORLDS[name]())
+
+
+def paced(scenario: Scenario, favour: Favour, *, batched: bool = False) -> dict[str, Any]:
+    """The choices of the default plan of a configuration that favours this."""
+    trials = TrialsConfig(max=scenario.cap, favour=favour)
+    return at_pace(scenario, pace_of(AllocationConfig(), trials, scenario.world.p.shape[1], batched=batched))
+
+
+def at_pace(scenario: Scenario, pace: Pace) -> dict[str, Any]:
+    """The choices of the default plan at a pace."""
+    trials = Trials(TrialsConfig().min, scenario.cap)
+    return {
+        "pace": pace,
+        "trials": trials,
+        "rule": Optimal(start=pace.first_round(trials.min, trials.max) / scenario.cap),
+    }
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from tables import Check, arguments, check_table, machine, markdown, publish
 
+from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -107,6 +109,13 @@ async def watched(servers: list[SimulatedServer], seconds: float) -> tuple[list[
     return running, waiting
 
 
+class Unread(LoadWatch):
+    """Reads no server's load."""
+
+    def join(self, replicas: ReplicaSet, fetch: object, answers: int) -> None:
+        pass
+
+
 async def played(scene: Scene, steer: bool, size: Size) -> Figures:
     """One scene, from the first request to the end of the measurement."""
     world = World("one", binary(np.full((1, 1), 0.5)), latency=Latency(size.answer * exp(-(SIGMA**2) / 2), SIGMA, 1.0))
@@ -116,11 +125,11 @@ async def played(scene: Scene, steer: bool, size: Size) -> Figures:
             for places in scene.places
         ]
         config = EndpointConfig(base_url=tuple(server.base_url for server in servers), model=world.models[0])
-        limits = Limits(concurrency=CONFIGURED, samples_per_request=scene.together, steer=steer)
+        limits = Limits(in_flight=CONFIGURED, samples_per_request=scene.together)
         firsts, seen = count(0, scene.together), list[float]()
         tasks = []
         for _ in range(scene.clients):
-            model = open_endpoint(config, Sampling(), limits, keys={})
+            model = open_endpoint(config, Sampling(), limits, keys={}, loads=None if steer else Unread())
             stack.push_async_callback(model.close)
             for _ in range(CONFIGURED * len(servers)):
                 tasks.append(asyncio.create_task(asked_for_ever(model, firsts, scene.together, seen)))

@@ -173,7 +173,7 @@ async def endpoint(url: str, stack: AsyncExitStack, client: str = "http", model:
 
     config = EndpointConfig(base_url=url, model=model, client=client)
     sampling = Sampling(temperature=0.6, top_p=0.95, max_tokens=32768)
-    opened = open_endpoint(config, sampling, Limits(concurrency=1024), keys={})
+    opened = open_endpoint(config, sampling, Limits(in_flight=1024), keys={})
     stack.push_async_callback(opened.close)
     prompt = Prompt(messages=(Message("user", PROMPT),))
 

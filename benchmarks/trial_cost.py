@@ -23,10 +23,10 @@ GOAL = 1.0
 WRAPPED = """
 import runpy, sys, time
 from pathlib import Path
-import adaptive_eval.scheduler.scheduler as scheduler
+from adaptive_eval.record.live_status import Scheduler
 
 told, loop = Path(sys.argv.pop()), sys.argv.pop()
-whole = scheduler.Scheduler.run
+whole = Scheduler.run
 
 
 async def measured(self):
@@ -37,7 +37,7 @@ async def measured(self):
         told.write_text(str(time.process_time() - begun))
 
 
-scheduler.Scheduler.run = measured
+Scheduler.run = measured
 if loop == "plain":
     import adaptive_eval.running.event_loop as event_loop
 
