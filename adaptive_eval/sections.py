@@ -6,7 +6,7 @@ validator would turn strict JSON into strict Python, where a list is no tuple.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -21,6 +21,8 @@ LEDGER, SEGMENTS = "ledger", "segments"
 """Where texts of answers are kept: in the database of the run, or in files beside it."""
 LEDGER_URL = r"^postgres(ql)?://[^@/\s\\?#:]+(:\d{1,5})?/[^@/\s\\?#]{1,63}/?$"
 """A database that has the ledgers of many runs: no user, password or options, which would be stored."""
+StopOnAlarm = Literal["all", "any", "never"]
+"""Which alarms end a run."""
 PATIENCE = 300.0
 """Seconds for which a run waits for a database that is away, where nothing else is said."""
 ANSWERS_URL = r"^[a-z][a-z0-9+.-]*://[^@\s\\?#]+$"

@@ -4,9 +4,9 @@
     python examples/weekly_board.py [FOLDER]
 
 In the first week, outcomes of twenty models are imported from a table, as another harness might have left them. Then
-each week one new checkpoint is ranked among the models that the week before has handed on, and the board of the folder
-is written: its newest ranking, and how it came about. The checkpoints are models of the simulator, so that nothing is
-needed but this file; put yours in their place, with their `base_url`.
+each week one new checkpoint is ranked among the models that the week before has handed on, so that the report of the
+newest run is the leaderboard. The checkpoints are models of the simulator, so that nothing is needed but this file; put
+yours in their place, with their `base_url`.
 """
 
 import csv
@@ -72,8 +72,8 @@ def main() -> None:
         write_config(folder / f"{name}.yaml", before, known, checkpoint)
         command("run", f"{name}.yaml", folder=folder)
         known, before = [*known, checkpoint], folder / "runs" / name
-    command("board", "runs", folder=folder)
-    command("board", "runs", "--format", "html", "--output", "board.html", folder=folder)
+    command("compare", str(before.with_name("week-1")), str(before), folder=folder)
+    command("report", str(before), "--output", "board.html", folder=folder)
     print(f"\n{folder / 'board.html'} is the board")
 
 

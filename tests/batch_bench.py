@@ -22,7 +22,6 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
-from adaptive_eval.scheduler.batches import BatchedEndpoint
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
@@ -30,6 +29,7 @@ from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.http1 import ApiReply, ApiRequest
 from adaptive_eval.store import Event
 from adaptive_eval.store.pending import PendingBatch, pending_batches
+from adaptive_eval.supply.batches import BatchedEndpoint
 
 RESPONDENT = Respondent(small_world())
 CONFIG = EndpointConfig(base_url="http://service/v1", model="ada")
@@ -173,8 +173,8 @@ class Desk:
         made = BatchService(CONFIG, SAMPLING, self.settings, self.wire)  # type: ignore[arg-type]
         clock = asyncio.get_running_loop().time
         endpoint = BatchedEndpoint("ada", self.direct, made, attempts, now=lambda: 1e9 + clock())
-        endpoint.bind(self.journal)
-        self.left = endpoint.adopt(self.journal.pending, stored or set(), set())
+        endpoint.use_journal(self.journal)
+        self.left = endpoint.take_over(self.journal.pending, stored or set(), set())
         return endpoint
 
 

@@ -56,14 +56,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
-WHOLE_LIVES = ("running", "inspect", "notebook", "exchange", "show", "study", "record", "cli", "scheduler", "launch")
+LONG = ("golden", "running", "inspect", "notebook", "exchange", "show", "study", "record", "cli", "scheduler", "launch")
 """Rooms whose tests are few and long."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long files come first: workers take whole files, and none should have a long one when the others are done."""
-    order = {room: number for number, room in enumerate(WHOLE_LIVES)}
+    order = {room: number for number, room in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
 
 

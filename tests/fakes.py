@@ -18,12 +18,14 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
+from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.turns import ServerHost
-from adaptive_eval.scheduler.types import Lane
+from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.seeds import hashed_base
-from adaptive_eval.store import Event, RunHeader, RunReader, Store
+from adaptive_eval.store import CommitBatch, Event, RunHeader, RunReader, RunStarted, Store
 from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supply.types import Lane
 
 
 def uniform(*parts: object) -> float:
@@ -124,7 +126,7 @@ TRIALS = Trials(min=3, max=40)
 def plan(**changes: object) -> Plan:
     """Three models on six questions, the last two close together."""
     bench = Bench(len(SKILLS), len(QUESTIONS), [0.0, 1.0], (Cost(tokens=20),) * len(SKILLS))  # type: ignore[arg-type]
-    settings: dict[str, object] = {"trials": TRIALS, "pace": Pace(growth=0.1, lookahead=1), "budget": Budget()}
+    settings: dict[str, object] = {"trials": TRIALS, "pace": Pace(lookahead=1), "budget": Budget()}
     return Plan(bench, **(settings | changes))  # type: ignore[arg-type]
 
 
@@ -158,9 +160,9 @@ class Bed:
         store = Store.open(self.directory, HEADER).store
         try:
             lanes = [self._lane(name) for name in SKILLS]
-            scheduler = Scheduler(
-                self.controller, lanes, QUESTIONS, self.grading, store, self.observer, hosts=self.hosts
-            )
+            store.commit(CommitBatch(events=[RunStarted()]))
+            state = RunState(self.controller, lanes, QUESTIONS, capped=False)
+            scheduler = Scheduler(Loop(state, QUESTIONS, self.grading, store, self.observer, self.hosts))
             if during is not None:
                 during(scheduler)
             await scheduler.run()

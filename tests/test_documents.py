@@ -94,7 +94,13 @@ def write_module(block: Block, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, marks=[pytest.mark.slow] if SUITES.search(block.text) else [], id=str(block))
+        for block in blocks("python")
+    ],
+)
 def test_python_runs(block: Block, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_module(block, place)
     monkeypatch.syspath_prepend(place)
@@ -147,7 +153,8 @@ def test_what_can_be_added_is_shown_with_its_contract_suite() -> None:
 def test_configurations_are_valid(block: Block, place: Path) -> None:
     """A whole configuration as it is, a part of one beside the rest."""
     shown = yaml.safe_load(block.text)
-    whole = shown if {"questions", "models"} <= shown.keys() or "benchmark" in shown else BESIDE | shown
+    asks = {"questions", "models"} <= shown.keys() or {"benchmark", "benchmarks"} & shown.keys()
+    whole = shown if asks else BESIDE | shown
     write_own_modules(block.document, place)
     path = place / "config.yaml"
     path.write_text(yaml.safe_dump(whole))
@@ -236,9 +243,10 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
 def test_benchmarks_have_a_page_where_one_is_cited_and_it_is_short() -> None:
     citing = [*(ROOT / "docs" / "guide").glob("*.md"), ROOT / "README.md", ROOT / "benchmarks" / "goals.md"]
     cited = {name for path in citing for name in re.findall(r"\]\((?:[./]*benchmarks/)?(\w+)\.md", path.read_text())}
-    pages = {path.stem: path.read_text().count("\n") for path in (ROOT / "benchmarks").glob("*.md")}
+    pages = {path.stem: path.read_text() for path in (ROOT / "benchmarks").glob("*.md")}
     assert pages.keys() - {"README", "goals"} <= cited, "a page that nobody cites: its script prints it"
-    assert not {name: lines for name, lines in pages.items() if lines > 60}, "a page is as long as a screen"
+    long = {name for name, text in pages.items() if text.count("\n") > 40 or len(text.replace("|", " ").split()) > 700}
+    assert not long, "a page is as long as a screen"
 
 
 def test_every_value_on_a_trials_way_exists_and_its_home_too() -> None:

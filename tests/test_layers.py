@@ -34,6 +34,7 @@ LAYERS: list[str] = [
     "adaptive_eval.lm_eval",
     "adaptive_eval.store",
     "adaptive_eval.launch",
+    "adaptive_eval.supply",
     "adaptive_eval.scheduler",
     "adaptive_eval.config",
     "adaptive_eval.record",

@@ -15,8 +15,10 @@ import typer
 from typer.main import get_command
 
 from adaptive_eval import __version__
+from adaptive_eval.errors import ExitCode
 from adaptive_eval.running.garbage import collect_once_loaded
 
+PACKAGE = "adaptive_eval"
 COMMANDS = {
     "run": "Rank the models of CONFIG. The same command again resumes the run.",
     "monitor": "Watch RUN from another terminal, or with --web in a browser.",
@@ -24,7 +26,6 @@ COMMANDS = {
     "report": "Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.",
     "track": "Send RUN to W&B or MLflow, while it goes on or afterwards.",
     "compare": "Say what changed from RUN_A to RUN_B, on what both have: scores, verdicts, questions, settings.",
-    "board": "Rank the models of RUNs for each benchmark, with the average over benchmarks and the history.",
     "regrade": "Grade answers of RUN again: those on which the grader failed, or with --config all of them.",
     "relabel": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
     "label": "Label answers of RUN one by one, blinded: the grader's error, and scores corrected for it.",
@@ -35,7 +36,7 @@ COMMANDS = {
     "validate": "Check a configuration and its questions; nothing is sent to any server.",
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",
-    "import": "Make a run, or an array, from logs of other tools.",
+    "import": "Make a run from logs of other tools.",
     "export": "Write the trials of RUN as an array, a table, or logs of another tool.",
     "demo": "Open the demonstration in a browser: a page on this disk that needs no server and no network.",
     "simulate": "Serve simulated models, whose true scores are known, on this machine until Ctrl-C.",
@@ -50,10 +51,9 @@ EXAMPLES = {
     "report": ("report runs/mine", "report runs/mine --format summary -o -"),
     "track": ("track runs/mine --wandb", "track runs/mine --mlflow --tracking-uri sqlite:///mlflow.db"),
     "compare": ("compare runs/mine runs/mine~2",),
-    "board": ("board runs --format html",),
     "regrade": ("regrade runs/mine", "regrade runs/mine --config mine.yaml"),
     "relabel": ("relabel runs/mine",),
-    "label": ("label runs/mine --page",),
+    "label": ("label runs/mine", "label runs/mine --from labels.csv"),
     "verify": ("verify runs/mine",),
     "replay": ("replay runs/mine --runs 100",),
     "study": ("study convergence runs/mine",),
@@ -82,16 +82,22 @@ app = typer.Typer(
 
 def _pass_on(context: typer.Context) -> None:
     """Have the command itself read the arguments."""
-    command = command_named(str(context.info_name))
-    collect_once_loaded()
-    code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
+    try:
+        command = command_named(str(context.info_name))
+        collect_once_loaded()
+        code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(f"{PACKAGE}."):
+            raise
+        typer.echo(f"error: this needs {error.name}, which this installation is without", err=True)
+        raise typer.Exit(ExitCode.CONFIGURATION) from None
     raise typer.Exit(code or 0)
 
 
 def command_named(name: str) -> Any:
     """A command with its options, from its module: the function of its name, or an `app` of several commands."""
     own = f"{name}_" if iskeyword(name) else name
-    module = import_module(f"adaptive_eval.cli.{own}")
+    module = import_module(f"{PACKAGE}.cli.{own}")
     alone: typer.Typer | None = getattr(module, "app", None)
     if alone is None:
         alone = typer.Typer(add_completion=False, **STYLE)

@@ -56,7 +56,11 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     labels = labels_given(prepared.config, prepared.rubric)
     for line in (
         *_outlook(prepared),
-        *([f"labels    {count(len(labels))} in {safe_line(str(prepared.config.labels), 200)}"] if labels else []),
+        *(
+            [f"labels    {count(len(labels))} in {safe_line(str(prepared.config.report.labels), 200)}"]
+            if labels
+            else []
+        ),
         *(["time      `adaptive-eval plan CONFIG` forecasts it"] if there is None else []),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
         f"keys      {keys.words}",

@@ -12,10 +12,9 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
-from adaptive_eval.show.changes import Changes, changes_between
+from adaptive_eval.show.changes import RunDiff, diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
 from adaptive_eval.show.text import without_markup
-from adaptive_eval.store import Change
 
 FORMAT = "adaptive-eval.comparison/1"
 
@@ -37,7 +36,7 @@ def compare(
         _require_comparable(a, b)
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
-        found = changes_between(a, read_counts(run_a), b, read_counts(run_b))
+        found = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
         text = _rendered(found, a, kind or ("text" if output is None else "md"))
         if output is None:
             typer.echo(text, nl=False)
@@ -46,16 +45,12 @@ def compare(
             typer.echo(str(output))
 
 
-def _rendered(found: Changes, view: RunView, kind: Literal["text", "md", "json"]) -> str:
+def _rendered(found: RunDiff, view: RunView, kind: Literal["text", "md", "json"]) -> str:
     if kind == "md":
         return changes_markdown(found, view.weights)
     if kind == "text":
         return without_markup(changes_markdown(found, view.weights))
-    return orjson.dumps({"format": FORMAT, "changes": found}, option=orjson.OPT_APPEND_NEWLINE, default=_plain).decode()
-
-
-def _plain(change: Change) -> dict[str, object]:
-    return change._asdict()
+    return orjson.dumps({"format": FORMAT, "changes": found.as_plain()}, option=orjson.OPT_APPEND_NEWLINE).decode()
 
 
 def _require_comparable(a: RunView, b: RunView) -> None:

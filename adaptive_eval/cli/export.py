@@ -8,7 +8,7 @@ import typer
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.export import EXPORTS, ExportRequest, ExportResult
+from adaptive_eval.exchange.export import EXPORTS, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.record.lines import several
 from adaptive_eval.store import RunReader
@@ -33,9 +33,8 @@ Text = Annotated[
 def export(run: Run, form: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
     """Write the trials of RUN as an array, a table, or logs of another tool.
 
-    npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row a
-    trial. inspect: a folder with one Inspect log a model. scorio: the base signals of each trial as JSON lines, for
-    categorical rubrics. A run that goes on is exported as it is at this moment.
+    npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl: one row a trial.
+    inspect: a folder with one Inspect log a model. A run that goes on is exported as it is at this moment.
     """
     with reported(run):
         if form not in EXPORTS:
@@ -53,19 +52,6 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
 
             exported = export_run(ExportRequest(run, form, output, force, text), on_progress)
     typer.echo(f"{exported.path}: {several(exported.trials, 'trial')} of {several(exported.models, 'model')}")
-    for note in _notes(form, exported):
-        typer.echo(f"note: {note}")
-
-
-def _notes(form: str, exported: ExportResult) -> list[str]:
-    notes = []
     if form == "npz" and exported.untried:
-        notes.append(
-            f"{exported.untried} pairs of a model and a question have no trial yet, and `replay` needs one of each"
-        )
-    if form == "scorio" and exported.ragged:
-        notes.append(
-            "questions have unequal numbers of trials; scorio.evaluate_schema of PyPI counts those missing as the "
-            "lowest category, scorio.categorical of this package does not"
-        )
-    return notes
+        pairs = f"{exported.untried} pairs of a model and a question"
+        typer.echo(f"note: {pairs} have no trial yet, and `replay` needs one of each")

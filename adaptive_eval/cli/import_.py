@@ -1,4 +1,4 @@
-"""`adaptive-eval import`: logs of other harnesses, tables and arrays as a run, or as an array."""
+"""`adaptive-eval import`: logs of other harnesses, tables and arrays as a run."""
 
 import math
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ Files = Annotated[
 ]
 To = Annotated[
     Path,
-    typer.Option("--to", help="A new run directory, or a new .npz file.", metavar="RUN|FILE.npz", show_default=False),
+    typer.Option("--to", help="A new run directory.", metavar="RUN", show_default=False),
 ]
 Config = Annotated[
     Path | None,
@@ -83,7 +83,7 @@ def import_(
     repeats_are_samples: RepeatsAreSamples = False,
     finished: Finished = False,
 ) -> None:
-    """Make a run, or an array, from logs of other tools.
+    """Make a run from logs of other tools.
 
     {logs}, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
     or text. A request that failed is a missing trial, never a wrong answer; an answer that equals another one
@@ -135,11 +135,9 @@ def _lines(done: ImportResult, config: Path | None, finished: bool) -> Iterator[
     if done.results is not None:
         yield ""
         yield from findings(done.results, None, done.path)
-    elif done.path.is_dir():
+    else:
         yield "no look yet: every model lacks trials that the first look needs (trials.min of each question); run it"
-    if done.path.is_file():
-        yield f"array     {done.path}"
-    elif done.compared is not None and done.compared.grader is None:
+    if done.compared.grader is None:
         yield from _without_grader(done, done.compared, config)
     elif config is not None:
         yield f"for more  adaptive-eval run {config} --run-dir {done.path}"

@@ -17,7 +17,7 @@ from adaptive_eval.show.plain import JsonDisplay
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder, runs_text
-from adaptive_eval.store.postgres.address import is_address, shown
+from adaptive_eval.store.address import is_address, shown
 from adaptive_eval.store.whereabouts import holds_ledger, require_reachable
 
 PATIENCE_SECONDS = 30.0

@@ -15,11 +15,10 @@ from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.record.history import newest_directory
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.sections import Share
 from adaptive_eval.show.forecast import forecast_lines
-from adaptive_eval.store.whereabouts import holds_ledger
+from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
 from adaptive_eval.study.types import Forecast
 

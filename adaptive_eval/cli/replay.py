@@ -18,16 +18,14 @@ from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import verdict_counts
 from adaptive_eval.store.whereabouts import holds_ledger
-from adaptive_eval.study.judged import JudgedReplay, judge_replay, slot_use
+from adaptive_eval.study.judged import JudgedReplay, judge_replay
 from adaptive_eval.study.replay import (
     PreparedReplay,
     ReplayRequest,
-    SimulatedServers,
     perform_replay,
     prepare_replay,
     results_of,
 )
-from adaptive_eval.study.timed import latency_of_mean
 
 RUNS_FILE = "runs.csv"
 
@@ -55,19 +53,6 @@ Array = Annotated[
     str | None,
     typer.Option("--array", help="The array of outcomes; default: R, or correct and count.", show_default=False),
 ]
-MeanLatency = Annotated[
-    float | None,
-    typer.Option("--latency", help="Simulate answers that take this many seconds on average.", show_default=False),
-]
-Slots = Annotated[int, typer.Option("--slots", min=1, help="With --latency: requests of a model at a time.")]
-Swap = Annotated[
-    float | None,
-    typer.Option(
-        "--swap",
-        help="With --latency: the models share one server in turn, and a change takes this many seconds.",
-        show_default=False,
-    ),
-]
 Output = Annotated[
     Path | None, typer.Option("--output", help="Where the results go; default: runs/replay-NAME.", show_default=False)
 ]
@@ -81,9 +66,6 @@ def replay(
     seed: Seed = None,
     top: Top = None,
     array: Array = None,
-    latency: MeanLatency = None,
-    slots: Slots = 64,
-    swap: Swap = None,
     output: Output = None,
 ) -> None:
     """Repeat a run on recorded or simulated outcomes; no server is asked.
@@ -95,28 +77,13 @@ def replay(
     Exit codes: as of `run` for one replay; 0 for many with --runs.
     """
     with reported(Path(what)):
-        prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top, latency is not None))
-        servers = _servers(prepared, latency, slots, swap)
+        prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top))
         directory = _directory(output, prepared.source.name)
         if runs > 1:
-            code = _many(prepared, servers, directory, range(seed or 0, (seed or 0) + runs))
+            code = _many(prepared, directory, range(seed or 0, (seed or 0) + runs))
         else:
-            code = _one(prepared, servers, directory, seed)
+            code = _one(prepared, directory, seed)
     raise typer.Exit(code)
-
-
-def _servers(
-    prepared: PreparedReplay, latency: float | None, slots: int, swap: float | None
-) -> SimulatedServers | None:
-    if latency is None:
-        if swap is not None:
-            raise ConfigError("--swap needs --latency: a replay takes no time of its own")
-        return None
-    if swap is not None and not 0.0 <= swap < float("inf"):
-        raise ConfigError(f"--swap must be a number of seconds, 0 or more, but got {swap:g}")
-    if not 0.0 < latency < float("inf"):
-        raise ConfigError(f"--latency must be a positive number of seconds, but got {latency}")
-    return SimulatedServers(latency_of_mean(latency, prepared.source.chances, prepared.source.weights), slots, swap)
 
 
 def _directory(output: Path | None, name: str) -> Path:
@@ -131,25 +98,18 @@ def _directory(output: Path | None, name: str) -> Path:
     return directory
 
 
-def _one(prepared: PreparedReplay, servers: SimulatedServers | None, directory: Path, seed: int | None) -> ExitCode:
+def _one(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
     plan = prepared.plan
     with Progress(plan.bench.models * plan.bench.questions * plan.trials.max) as progress:
-        performed = perform_replay(prepared, seed, servers, _shown(progress))
+        performed = perform_replay(prepared, seed, _shown(progress))
     reason = performed.controller.finished
     assert reason is not None
     results = results_of(prepared, performed, time.time())
     typer.echo(f"{why_finished(reason, asked=results is not None, fixed=_fixed(prepared))}\n")
     if results is not None:
         write_results(directory, results)
-        timeline = performed.timeline
-        for line in findings(results, None if timeline is None else timeline.seconds, directory):
+        for line in findings(results, None, directory):
             typer.echo(line)
-        if timeline is not None and not timeline.swaps:
-            use = slot_use(timeline, performed.controller.looks)
-            typer.echo(
-                f"servers   {use.slowest:.0%} of the slots of the slowest open model were busy, "
-                f"{use.open:.0%} of those of all open models"
-            )
     return EXIT_CODES[reason]
 
 
@@ -166,15 +126,15 @@ def _shown(progress: Progress) -> Callable[[Look], None]:
     return looked
 
 
-def _many(prepared: PreparedReplay, servers: SimulatedServers | None, directory: Path, seeds: range) -> ExitCode:
+def _many(prepared: PreparedReplay, directory: Path, seeds: range) -> ExitCode:
     judged: list[JudgedReplay] = []
     with Progress(len(seeds)) as progress:
         for seed in seeds:
-            performed = perform_replay(prepared, seed, servers)
+            performed = perform_replay(prepared, seed)
             if not performed.controller.looks:
                 assert performed.controller.finished is not None
                 raise ConfigError(why_finished(performed.controller.finished, asked=False, fixed=_fixed(prepared)))
-            judged.append(judge_replay(seed, performed.controller, prepared.source.truth, performed.timeline))
+            judged.append(judge_replay(seed, performed.controller, prepared.source.truth))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")
     path = directory / RUNS_FILE
     _write(path, judged)

@@ -11,10 +11,10 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView, read_report
-from adaptive_eval.store.postgres.address import beside
+from adaptive_eval.store.address import beside
 
-Kind = Literal["html", "md", "summary", "json", "csv", "junit"]
-SUFFIXES = {"junit": "xml", "summary": "txt"}
+Kind = Literal["html", "md", "pr", "summary", "json", "csv", "junit"]
+SUFFIXES = {"junit": "xml", "pr": "md", "summary": "txt"}
 FORMAT = "adaptive-eval.report/1"
 
 
@@ -47,9 +47,9 @@ def report(
 ) -> None:
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
-    RUN may be finished, stopped or going on. html: one file that needs nothing else. md: for a paper or a pull request.
-    summary: a few lines of text, for a mail. json: everything but the trials. csv: the ranking, a line a model. junit:
-    what a gate (objective.gate) says of each model.
+    RUN may be finished, stopped or going on. html: one file that needs nothing else. md: for a paper. pr: a few lines
+    of Markdown, for a pull request. summary: a few lines of text, for a mail. json: everything but the trials. csv: the
+    ranking, a line a model. junit: what a gate (objective.gate) says of each model.
     """
     with reported(run):
         if beside_fixed:
@@ -99,6 +99,10 @@ def _rendered(view: RunView, kind: Kind) -> str:
             from adaptive_eval.show.markdown import markdown
 
             return markdown(view)
+        case "pr":
+            from adaptive_eval.show.markdown import pull_request
+
+            return pull_request(view)
         case "summary":
             from adaptive_eval.show.markdown import summary
 

@@ -150,17 +150,6 @@ def convergence(
 
 
 @app.command()
-def cost(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.", metavar="RUN...", show_default=False)],
-    output: Output = None,
-) -> None:
-    """Tokens, USD and hours of RUNs, by model and by run (Table 7, Fig. 8)."""
-    from adaptive_eval.study.cost import study_cost
-
-    _conduct(lambda on_progress: study_cost(runs), output, runs)
-
-
-@app.command()
 def intervals(
     replicates: Annotated[
         int, typer.Option("--replicates", min=2, help="Simulated models for each number of questions and of trials.")
@@ -172,38 +161,3 @@ def intervals(
     from adaptive_eval.study.intervals import IntervalsRequest, study_intervals
 
     _conduct(lambda on_progress: study_intervals(IntervalsRequest(replicates, seed), on_progress), output)
-
-
-@app.command()
-def adaptive(
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Worlds, .npz files of outcomes, or runs; default: coins.",
-            metavar="[DATA]...",
-            show_default=False,
-        ),
-    ] = None,
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="How many times each rule and policy is replayed.")
-    ] = 100,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials",
-            min=1,
-            help="Use at most so many trials of each question; default: all, up to 80.",
-            show_default=False,
-        ),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", min=2, help="Use only so many models, the best ones.", show_default=False)
-    ] = None,
-    seed: Seed = 0,
-    output: Output = None,
-) -> None:
-    """What each rule and policy saves on the way to the gold standards, and what it calls wrongly."""
-    from adaptive_eval.study.adaptive import GOLD, AdaptiveRequest, study_adaptive
-
-    request = AdaptiveRequest(data or GOLD, replicates, trials, top, seed)
-    _conduct(lambda on_progress: study_adaptive(request, on_progress), output)

@@ -10,8 +10,8 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.follow import Tracker, alone, follow
-from adaptive_eval.show.track.points import without_password
-from adaptive_eval.store.postgres.address import require_directory
+from adaptive_eval.show.track.points import redact_password
+from adaptive_eval.store.address import require_directory
 
 PATIENCE_SECONDS = 10.0
 Text = str | None
@@ -49,7 +49,7 @@ def track(
             except (ConfigError, StoreError):
                 raise
             except Exception as error:  # what a tracker's library may raise is its own affair
-                said = safe_line(without_password(" ".join(str(error).split())), 300)
+                said = safe_line(redact_password(" ".join(str(error).split())), 300)
                 raise StoreError(f"{name}: {type(error).__name__}: {said}") from error
 
 
@@ -65,4 +65,4 @@ def _tracker(wandb: bool, at_wandb: tuple[Text, Text, Text], at_mlflow: tuple[Te
 
 
 def _tell(where: str) -> None:
-    typer.echo(safe_line(without_password(where), 400))
+    typer.echo(safe_line(redact_password(where), 400))

@@ -10,6 +10,12 @@ from operator import attrgetter
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from adaptive_eval.config.benchmark_checks import (
+    benchmarks_have_their_names,
+    groups_are_fields,
+    questions_weigh_alike,
+    templates_fit_their_benchmark,
+)
 from adaptive_eval.config.coupled import (
     coupled_models_are_compared,
     coupled_seeds_have_a_variance,
@@ -64,7 +70,7 @@ def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
 def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
     recorded = [model for _, model in valid_models(models) if model.recorded is not None]
     if models and len(recorded) == len(models):
-        mend = "add the model that is new; to see what earlier runs have found use `adaptive-eval report` or `board`"
+        mend = "add the model that is new; to see what earlier runs have found use `adaptive-eval report`"
         yield Problem(("models",), "must have one that is asked: all of them are recorded", mend)
     if objective.kind == "place" and None not in models and not recorded:
         rule = "place needs recorded models, among which the others are placed"
@@ -198,6 +204,8 @@ def _values_lie_on_the_scale(
 
 
 def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
+    if questions.benchmarks:  # each has fields of its own
+        return
     known = (*QUESTION_FIELDS, *questions.fields.metadata)
     templates: dict[KeyPath, str] = {("prompt", "template"): prompt.template}
     for number, model in valid_models(models):
@@ -220,19 +228,6 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {', '.join(without)} has none"
             some = "add it, 0 where no GPU is yours" if key == "gpus" else "add it"
             yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
-
-
-def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
-    if allocation.growth and trials.favour == "time":
-        rule = "is not for trials.favour time, whose rounds have one trial a question"
-        mend = "remove it, or change trials.favour"
-        yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
-
-
-def _batches_follow_the_need(allocation: AllocationConfig, models: Models) -> Iterator[Problem]:
-    if allocation.growth and any(model.batch is not None for _, model in asked_models(models)):
-        rule = "is not for models with a batch, whose rounds are as large as needed"
-        yield Problem(("allocation", "growth"), rule, "remove it", shown_value(allocation.growth))
 
 
 def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
@@ -289,15 +284,6 @@ def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
     return WORLDS[questions.world]().models if questions.world in WORLDS else None
 
 
-def _base_seed_is_used(seeds: str, models: Models) -> Iterator[Problem]:
-    for number, model in asked_models(models):
-        if model.sampling.seed is not None and seeds != "consecutive":
-            rule = f"is where consecutive seeds begin, but the run's seeds are {seeds}"
-            yield Problem(
-                ("models", number, "sampling", "seed"), rule, "add `seeds: consecutive`, or set the run's `seed`"
-            )
-
-
 CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _some_models_are_asked,
     metrics_are_of_right_and_wrong,
@@ -314,16 +300,17 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _budget_can_be_counted,
     asked_grader_can_be_counted,
     judge_has_what_it_goes_by,
-    _rounds_have_one_size,
-    _batches_follow_the_need,
     prior_has_its_categories,
     _prior_is_used,
     _simulation_is_whole,
     _one_server_a_model,
     benchmark_is_whole,
     only_a_benchmark_is_asked,
+    benchmarks_have_their_names,
+    templates_fit_their_benchmark,
+    questions_weigh_alike,
+    groups_are_fields,
     _world_is_known,
-    _base_seed_is_used,
     coupled_models_are_compared,
     coupled_seeds_have_trials,
     coupled_seeds_have_a_variance,

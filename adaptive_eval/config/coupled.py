@@ -1,5 +1,5 @@
-"""What `seeds: coupled` goes with, and what can be known before a run of why it may couple nothing: vocabularies and
-samplers are not."""
+"""What `trial_seeds: coupled` goes with, and what can be known before a run of why it may couple nothing: vocabularies
+and samplers are not."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,7 +19,7 @@ WITHOUT_SEEDS = "anthropic"
 
 def why_uncoupled(config: RunConfig) -> Iterator[str]:
     """A sentence for each comparison whose models will hardly draw alike."""
-    if config.seeds != "coupled":
+    if config.trial_seeds != "coupled":
         return
     models = {model.name: model for model in config.models}
     for one, other in _compared(config.objective.options, list(models)):
@@ -49,31 +49,32 @@ def _why(one: ModelConfig, other: ModelConfig) -> str:
     return f"differ in {' and '.join(differ)}" if differ else ""
 
 
-def coupled_models_are_compared(seeds: str, objective: ObjectiveConfig) -> Iterator[Problem]:
+def coupled_models_are_compared(trial_seeds: str, objective: ObjectiveConfig) -> Iterator[Problem]:
     """Comparisons are fixed beforehand."""
-    if seeds == "coupled" and str(objective.kind) not in COUPLED_OBJECTIVES:
+    if trial_seeds == "coupled" and str(objective.kind) not in COUPLED_OBJECTIVES:
         rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
-        yield Problem(("seeds",), rule, "remove it, or change objective.kind", str(objective.kind))
+        yield Problem(("trial_seeds",), rule, "remove it, or change objective.kind", str(objective.kind))
 
 
 def coupled_seeds_have_trials(
-    seeds: str, models: Models, prior_evidence: PriorEvidenceConfig | None
+    trial_seeds: str, models: Models, prior_evidence: PriorEvidenceConfig | None
 ) -> Iterator[Problem]:
     """Both models of a comparison have trials with seeds."""
-    if seeds != "coupled":
+    if trial_seeds != "coupled":
         return
     rule = (
-        "may not stand beside `seeds: coupled`, which compares trial by trial: of an earlier run there are only counts"
+        "may not stand beside `trial_seeds: coupled`, which compares trial by trial: of an earlier run there are only "
+        "counts"
     )
     if prior_evidence is not None:
-        yield Problem(("prior_evidence",), rule, "remove it, or `seeds`")
+        yield Problem(("prior_evidence",), rule, "remove it, or `trial_seeds`")
     for number, model in valid_models(models):
         if model.recorded is not None:
-            yield Problem(("models", number, "recorded"), rule, "remove it, or `seeds`")
+            yield Problem(("models", number, "recorded"), rule, "remove it, or `trial_seeds`")
 
 
-def coupled_seeds_have_a_variance(seeds: str, stopping: StoppingConfig) -> Iterator[Problem]:
+def coupled_seeds_have_a_variance(trial_seeds: str, stopping: StoppingConfig) -> Iterator[Problem]:
     """The variance is that of a difference."""
-    if seeds == "coupled" and stopping.prior != "self":
-        rule = "must be self with `seeds: coupled`, whose variances are centred at the differences of two models"
-        yield Problem(("stopping", "prior"), rule, "remove it, or `seeds`", stopping.prior)
+    if trial_seeds == "coupled" and stopping.prior != "self":
+        rule = "must be self with `trial_seeds: coupled`, whose variances are centred at the differences of two models"
+        yield Problem(("stopping", "prior"), rule, "remove it, or `trial_seeds`", stopping.prior)

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RETIRED, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.imports import SPECIFICATION
@@ -51,7 +51,7 @@ def _named(entries: Entries, what: str) -> Any:
     """The type of a key that names a built-in, or something of the user's own."""
 
     def known(name: str) -> str:
-        if name in entries or re.fullmatch(SPECIFICATION, name):
+        if name in entries or (entries is RULES and name in RETIRED) or re.fullmatch(SPECIFICATION, name):
             return name
         close = get_close_matches(name.lower(), entries, 1)
         mend = f"did you mean `{close[0]}`?" if close else "or name one of your own as package.module:attribute"
@@ -151,16 +151,12 @@ class _ObjectiveConfig(Section):
 class _StoppingConfig(Section):
     """When a comparison is decided, and with what promise."""
 
-    rule: RuleName = "sequential"
+    rule: RuleName = "optimal"
     confidence: Share = 0.95
     """One-sided confidence in an order: a wrong one is called with probability at most 1 - confidence, a winner among
     exact ties with at most twice that."""
     delta: Share = Field(0.0, ge=0)
     """Scores within this of each other are as good as equal: 0.01 or "1%". Ties can then be certified."""
-    futility: float | Literal[False] = 0.30
-    """Give up a comparison whose chance of being settled by the horizon is below this times the share of the way there
-    that is left; false: never. Higher is cheaper and calls fewer pairs; it makes no wrong calls. The rule `optimal`
-    gives up by itself; there it is for caps that end the run before the horizon, and for ties within `delta`."""
     familywise: Literal["none", "holm"] = "none"
     """holm: the promise holds for all comparisons of the run together, not for each."""
     prior: Literal["uniform", "self"] = Field("self", validate_default=True)
@@ -179,20 +175,13 @@ class _StoppingConfig(Section):
             raise refuse("must lie between 0.5 and 1", "for 95 in a hundred write 0.95 or 95%")
         rule = RULES.get(str(info.data.get("rule")))
         if rule is not None and confidence > rule.surest:
-            raise refuse(f"must be at most {rule.surest:g} for the rule {rule.name}", "lower it, or use sequential")
+            raise refuse(f"must be at most {rule.surest:g} for the rule {rule.name}", "lower it, or use anytime")
         return confidence
-
-    @field_validator("futility")
-    @classmethod
-    def _a_chance(cls, futility: float | Literal[False]) -> float | Literal[False]:
-        if futility is not False and not 0.0 < futility < 1.0:
-            raise refuse("must be a probability between 0 and 1", "write false for never")
-        return futility
 
     @field_validator("familywise")
     @classmethod
     def _can_be_corrected(cls, familywise: str, info: ValidationInfo) -> str:
-        rule = info.data.get("rule", "sequential")
+        rule = info.data.get("rule", "optimal")
         if familywise == "holm" and isinstance(rule, str) and rule in RULES and not RULES[rule].correctable:
             able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
             raise refuse(f"needs a rule with a valid p-value, which {rule} has not", f"choose {able}")
@@ -213,8 +202,6 @@ class _AllocationConfig(Section):
     policy: PolicyName = "weighted"
     lookahead: int | None = Field(None, ge=0, le=64)
     """Rounds that are in flight while a look is pending; default: what `trials.favour` says."""
-    growth: float = Field(0.0, ge=0, le=1)
-    """The least size of a round, as a share of the trials that are there; it has one trial a question in any case."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -323,7 +310,7 @@ class Decisions(Section):
 
     @property
     def plug_ins(self) -> dict[str, str]:
-        """What of yours decides: by the key that names it, `package.module:attribute`."""
+        """What of yours decides: by the key that names it, `package.module:attribute`; or a rule of old."""
         return {key: str(name) for key, name in self.chosen.items() if str(name) not in BUILT_IN}
 
     def stated(self) -> dict[str, object]:

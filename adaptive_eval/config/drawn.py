@@ -22,7 +22,7 @@ def may_draw(config: RunConfig) -> bool:
     trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
     problems = (
         *drawn_problems(trials, config.objective, config.stopping),
-        *drawn_beginning_problems(trials, config.seeds, config.models, config.prior_evidence, config.report),
+        *drawn_beginning_problems(trials, config.trial_seeds, config.models, config.prior_evidence, config.report),
         *drawn_rubric_problems(trials, config.rubric),
     )
     return config.trials.draw is None and not problems
@@ -57,7 +57,7 @@ def drawn_questions_problems(trials: TrialsConfig, questions: QuestionsConfig) -
 
 def drawn_beginning_problems(
     trials: TrialsConfig,
-    seeds: str,
+    trial_seeds: str,
     models: tuple[ModelConfig | None, ...],
     prior_evidence: PriorEvidenceConfig | None,
     report: ReportConfig,
@@ -71,9 +71,9 @@ def drawn_beginning_problems(
     for number, model in enumerate(models):
         if model is not None and model.recorded is not None:
             yield Problem(("models", number, "recorded"), rule, "remove it, or trials.draw")
-    if seeds == "coupled":
+    if trial_seeds == "coupled":
         rule = "must not be coupled with trials.draw: models are compared by the question, and not by the trial"
-        yield Problem(("seeds",), rule, "remove it, or trials.draw", seeds)
+        yield Problem(("trial_seeds",), rule, "remove it, or trials.draw", trial_seeds)
     if report.metrics:
         rule = "may not stand beside trials.draw: a metric is about several trials of every question"
         yield Problem(("report", "metrics"), rule, "remove it, or trials.draw")

@@ -11,6 +11,7 @@ from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.endpoints.types import KEEP_TOKENS
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside
+from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
@@ -116,6 +117,11 @@ def prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric:
 
 def answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
     """A grader that compares with an answer key is told where it is."""
+    if isinstance(grader, ByBenchmark):
+        for name, own in questions.benchmarks.items():
+            for problem in answers_are_there(own, grader.graders[name]) if name in grader.graders else ():
+                yield problem._replace(path=("questions", "benchmarks", name, *problem.path[1:]))
+        return
     kind = getattr(grader, "kind", None)
     alone = kind == "verifier" and getattr(grader, "beside", None) is None
     needs_none = alone or kind in ("python", "judge", "inspect")

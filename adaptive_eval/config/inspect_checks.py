@@ -8,7 +8,7 @@ from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.graders.registry import InspectScores
 from adaptive_eval.graders.types import GraderOptions
-from adaptive_eval.inspect.types import BenchmarkConfig
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 

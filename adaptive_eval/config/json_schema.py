@@ -12,7 +12,7 @@ from typing import Any
 from adaptive_eval.config.normalise import ALIASES, INHERITED, SHORT_FORMS, STORED_SECTIONS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
-from adaptive_eval.lm_eval.types import LmEvalConfig
+from adaptive_eval.questions.benchmark import LmEvalConfig
 from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
@@ -31,6 +31,7 @@ def json_schema() -> dict[str, Any]:
     sections["LmEvalConfig"] = LmEvalConfig.model_json_schema()
     _describe_fields(sections["LmEvalConfig"], LmEvalConfig)
     schema["properties"]["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
+    _complete_benchmarks(schema)
     for title, section in (("RunConfig", schema), ("ModelConfig", sections["ModelConfig"])):
         _leave_out(section, FILLED_IN[title])
         for name, key in SHORT_FORMS.items():
@@ -96,6 +97,16 @@ def _without_stored_ones(schema: dict[str, Any]) -> None:
         del schema["$defs"][_name(reference)]
     for section in STORED_SECTIONS:
         del schema["properties"][section]
+
+
+def _complete_benchmarks(schema: dict[str, Any]) -> None:
+    """Each entry of `benchmarks` has questions and a grader, which the sections of all have later."""
+    sections, own = schema["$defs"], schema["$defs"]["BenchmarkPart"]["properties"]
+    del sections["QuestionsConfig"]["properties"]["benchmarks"]
+    for name in ("questions", "grader"):
+        own[name] = _or_short(schema["properties"][name], SHORT_FORMS[name], sections)
+    own["prompt"] = _or_short(own["prompt"], SHORT_FORMS["prompt"], sections)
+    own["benchmark"] = {"$ref": "#/$defs/LmEvalConfig"}
 
 
 def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:

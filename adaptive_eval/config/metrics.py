@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -72,3 +73,9 @@ class ReportConfig(Section):
     metrics: tuple[Annotated[str, Field(max_length=40), AfterValidator(_is_metric)], ...] = ()
     """Metrics of k draws, beside the score: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold),
     mg-pass@4. For rubrics of two categories."""
+    by: tuple[str, ...] = ()
+    """Fields of the questions' metadata, such as topic or level, by which scores are broken down."""
+    labels: Path | None = None
+    """Labels that people have given to answers of this run, in the folder of the configuration: JSON lines or CSV with
+    the columns model, question, trial and label. Each start takes them over; reports then have the grader's error, and
+    scores corrected for it."""

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from adaptive_eval.config.old_paces import OLD_NAMES
+from adaptive_eval.config.old_names import OLD_NAMES, WITHOUT_EFFECT, is_given, move, old_keys
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
 from adaptive_eval.core.registry import PRESETS
-from adaptive_eval.lm_eval.types import LmEvalConfig
+from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
     from adaptive_eval.config.document import Document
@@ -90,7 +90,7 @@ SHORT_FORMS = {
     "stopping": "rule",
     "allocation": "policy",
     "store": "folder",
-    "concurrency": "concurrency",
+    "concurrency": "in_flight",
     "batch": "kind",
 }
 """Sections that may be written as one value, and the key that it stands for: `objective: best`."""
@@ -114,10 +114,11 @@ BASE_URL = "OPENAI_BASE_URL"
 def expand_short_forms(document: Document) -> None:
     """`objective: best` is `objective: {kind: best}`."""
     _expand(document, document.tree, ())
-    models = document.tree.get("models")
-    for number, model in enumerate(models if isinstance(models, list) else []):
-        if isinstance(model, dict):
-            _expand(document, model, ("models", number))
+    for name in ("models", "benchmarks"):
+        listed = document.tree.get(name)
+        for number, entry in enumerate(listed if isinstance(listed, list) else []):
+            if isinstance(entry, dict):
+                _expand(document, entry, (name, number))
 
 
 def _expand(document: Document, section: dict[str, Any], path: KeyPath) -> None:
@@ -170,10 +171,10 @@ def spell_out(document: Document, name: str) -> None:
                 place=document.place((section,)),
             )
         )
-    _expand_lm_eval(document)
-    _fill_in_benchmark(document)
+    _expand_harness(document, tree, ())
+    _join_benchmarks(document)
     _resolve_aliases(document)
-    _rename_pace(document)
+    _rename_old(document)
     _apply_preset(document)
     if name and "name" not in tree:
         tree["name"] = name
@@ -191,32 +192,90 @@ def spell_out(document: Document, name: str) -> None:
                     document.origins[(*path, "model")] = (*path, *source)
 
 
-def _fill_in_benchmark(document: Document) -> None:
-    """Take the questions and the grader from the benchmark, where there is one."""
-    benchmark = document.tree.get("benchmark")
+def _join_benchmarks(document: Document) -> None:
+    """Take the questions and the graders out of the entries of `benchmarks`, into one section each by their names."""
+    tree, listed = document.tree, document.tree.get("benchmarks")
+    if not isinstance(listed, list):
+        return
+    shared = tree.pop("grader", None)
+    for section in ("questions", "benchmark"):
+        if tree.pop(section, None) is not None:
+            rule, mend = "may not stand beside benchmarks", "give it to the entries of `benchmarks`, or remove these"
+            document.problems.append(Problem((section,), rule, mend, place=document.place((section,))))
+    joined: dict[str, dict[str, Any]] = {"questions": {}, "grader": {}}
+    for number, entry in enumerate(listed):
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            continue
+        path: KeyPath = ("benchmarks", number)
+        _expand_harness(document, entry, path)
+        if shared is not None and "grader" not in entry:
+            entry["grader"] = copy.deepcopy(shared)
+            document.origins[(*path, "grader")] = ("grader",)
+        for section, found in joined.items():
+            _take_out(document, entry, path, section, found)
+    worlds = {own.get("world") for own in joined["questions"].values() if isinstance(own, dict)}
+    tree["questions"] = {"benchmarks": joined["questions"]}
+    if len(worlds) == 1 and None not in worlds:
+        tree["questions"]["world"] = worlds.pop()
+    elif worlds - {None}:
+        rule, mend = "has a world of the simulator, which serves one", "give all benchmarks questions of one world"
+        document.problems.append(Problem(("benchmarks",), rule, mend, place=document.place(("benchmarks",))))
+    tree["grader"] = {"kind": "by_benchmark", "graders": joined["grader"]}
+
+
+INNER = {"questions": "benchmarks", "grader": "graders"}
+"""Where the joined sections have those of each benchmark."""
+
+
+def _take_out(document: Document, entry: dict[str, Any], path: KeyPath, section: str, found: dict[str, Any]) -> None:
+    """Move a section of one benchmark to those of all."""
+    if section not in entry:
+        problem = Problem((*path, section), "must be given", f"add `{section}:`", place=document.place(path))
+        document.problems.append(problem)
+        return
+    own = found[entry["name"]] = entry.pop(section)
+    document.origins[(section, INNER[section], entry["name"])] = (*path, section)
+    kind = own.get("kind") if section == "grader" and isinstance(own, dict) else None
+    if kind in ("judge", "verifier"):
+        rule = "must read answers by itself where there are several benchmarks"
+        at, mend = (*path, "grader", "kind"), f"use a key or a function, or run what a {kind} grades by itself"
+        document.problems.append(Problem(at, rule, mend, got=str(kind), place=document.place(at)))
+
+
+def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) -> None:
+    """Take questions and grader from `benchmark`, a task of another harness, where there is one."""
+    benchmark = section.get("benchmark")
     if not isinstance(benchmark, dict):
         return
-    document.tree.setdefault("grader", {"kind": "inspect"})
-    questions = document.tree.setdefault("questions", {})
-    if isinstance(questions, dict) and isinstance(benchmark.get("inspect"), str):
-        questions.setdefault("task", benchmark["inspect"])
-        document.origins[("questions", "task")] = ("benchmark", "inspect")
-
-
-def _expand_lm_eval(document: Document) -> None:
-    """A task of lm-evaluation-harness is a source of questions and a grader, which are functions."""
-    benchmark = document.tree.get("benchmark")
-    if not isinstance(benchmark, dict) or "lm_eval" not in benchmark:
+    if "lm_eval" in benchmark:
+        del section["benchmark"]
+        filled = _of_lm_eval(document, benchmark, (*path, "benchmark"))
+    elif path:
+        rule, mend = "must be {lm_eval: TASK} where there are several", "run a task of Inspect by itself"
+        at = (*path, "benchmark")
+        document.problems.append(Problem(at, rule, mend, place=document.place(at)))
         return
-    del document.tree["benchmark"]
+    else:
+        task = {"task": benchmark["inspect"]} if isinstance(benchmark.get("inspect"), str) else {}
+        filled = {"questions": task, "grader": {"kind": "inspect"} if "grader" not in section else {}}
+        document.origins[("questions", "task")] = ("benchmark", "inspect")
+    for name, settings in filled.items():
+        given = section.setdefault(name, {})
+        for key, value in settings.items() if isinstance(given, dict) else ():
+            given.setdefault(key, value)
+            document.origins.setdefault((*path, name, key), (*path, "benchmark"))
+
+
+def _of_lm_eval(document: Document, benchmark: dict[str, Any], at: KeyPath) -> dict[str, dict[str, object]]:
+    """A task of lm-evaluation-harness is a source of questions and a grader, which are functions."""
     for key in benchmark.keys() - LmEvalConfig.model_fields.keys():
-        path, known = ("benchmark", key), ", ".join(LmEvalConfig.model_fields)
+        path, known = (*at, key), ", ".join(LmEvalConfig.model_fields)
         mend = f"remove it; its keys are {known}"
         document.problems.append(Problem(path, "is no key of such a benchmark", mend, place=document.place(path)))
-    options = {"task": benchmark.pop("lm_eval"), **benchmark}
+    options = {"task": benchmark["lm_eval"], **{key: value for key, value in benchmark.items() if key != "lm_eval"}}
     asking = {name: value for name, value in options.items() if name != "metric"}
     grading = {name: value for name, value in options.items() if name != "limit"}
-    filled: dict[str, dict[str, object]] = {
+    return {
         "questions": {"function": f"{LM_EVAL}:rows", "options": asking, "fields": {"metadata": ["doc"]}},
         "grader": {
             "kind": "python",
@@ -227,11 +286,6 @@ def _expand_lm_eval(document: Document) -> None:
             "timeout": 60,
         },
     }
-    for section, settings in filled.items():
-        given = document.tree.setdefault(section, {})
-        for key, value in settings.items() if isinstance(given, dict) else ():
-            given.setdefault(key, value)
-            document.origins[(section, key)] = ("benchmark",)
 
 
 def _resolve_aliases(document: Document) -> None:
@@ -247,16 +301,27 @@ def _resolve_aliases(document: Document) -> None:
         section.setdefault(real[1], section.pop(alias[1]))
 
 
-def _rename_pace(document: Document) -> None:
-    """Take the names that earlier versions had for paces, and say what they are called now."""
-    trials = document.tree.get("trials")
-    was = trials.get("favour") if isinstance(trials, dict) else None
-    if isinstance(trials, dict) and trials.pop("hour_is_worth", None) is not None:
-        warn("trials.hour_is_worth has no effect any more, remove it: auto goes by what you pay for", FutureWarning, 2)
-    if isinstance(trials, dict) and isinstance(was, str) and was in OLD_NAMES:
-        trials["favour"] = OLD_NAMES[was]
-        told = f"trials.favour: {was} is called {OLD_NAMES[was]} now; write this, the next version refuses the old name"
-        warn(told, FutureWarning, 2)
+def _rename_old(document: Document) -> None:
+    """Take the names that earlier versions had, and say what they are called now."""
+    for old, new in list(old_keys(document.tree)):
+        if new is not None and is_given(document.tree, new):
+            rule, mend = f"is called {written_path(new)} now, which is given too", "remove it"
+            document.problems.append(Problem(old, rule, mend, place=document.place(old)))
+        elif new is None:
+            told = f"{written_path(old)} has no effect any more, remove it: {WITHOUT_EFFECT[old[-2:]]}"
+            warn(told, FutureWarning, 2)
+        else:
+            document.origins[new] = old
+            told = f"{written_path(old)} is called {written_path(new)} now"
+            warn(f"{told}; write this, the next version refuses the old name", FutureWarning, 2)
+        move(document.tree, old, new)
+    for (section, key), names in OLD_NAMES.items():
+        settings = document.tree.get(section)
+        was = settings.get(key) if isinstance(settings, dict) else None
+        if isinstance(settings, dict) and isinstance(was, str) and was in names:
+            settings[key] = now = names[was]
+            told = f"{section}.{key}: {was} is called {now} now; write this, the next version refuses the old name"
+            warn(told, FutureWarning, 2)
 
 
 def _apply_preset(document: Document) -> None:

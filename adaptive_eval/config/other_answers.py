@@ -14,8 +14,8 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.comparing import AnswersOfModel
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import shortened
-from adaptive_eval.inspect.types import BenchmarkConfig
 from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.readers import FileRow
 from adaptive_eval.store import RunReader, TrialRecord
 from adaptive_eval.store.whereabouts import is_run

@@ -11,7 +11,7 @@ questions; concurrency has no say, so that it changes no look.
 
 Where models are asked through batch services, what counts is how often one waits for them: rounds are as large as the
 need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md). So it is beside
-servers of one's own, too: they are stopped while a batch is waited for (benchmarks/mixed.md).
+servers of one's own, too: they are stopped while a batch is waited for (benchmarks/batches.md).
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,10 @@ class FavourChoice(NamedTuple):
     why: str
 
 
-def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig, growth: float = 0.0) -> FavourChoice:
+def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> FavourChoice:
     """What is paid for: time where any model is on a server of the user's own, else answers."""
     if trials.draw is not None:
         return FavourChoice("answers", "questions that are drawn are asked block by block")
-    if growth:
-        return FavourChoice("answers", "rounds that grow (allocation.growth) are rounds of all models together")
     own = [model.name for model in models if is_own_server(model)]
     if not own:
         return FavourChoice("answers", "every model has a price, a key or headers: its answers are what you pay for")
@@ -74,12 +72,12 @@ def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, 
     """
     lookahead = allocation.lookahead
     if trials.draw is not None:
-        return Pace(allocation.growth, lookahead or 0)
+        return Pace(lookahead or 0)
     if batched:
         opening = round(OPENING_IN_BATCHES * trials.max)
         return Pace(lookahead=lookahead or 0, share=SHARE_IN_BATCHES, opening=opening, even=True)
     if trials.favour != "time":
-        return Pace(allocation.growth, lookahead or 0)
+        return Pace(lookahead or 0)
     if lookahead is None:
         lookahead = max(round(min(AHEAD / questions, MOST_AHEAD * trials.max)), 1)
     return Pace(lookahead=lookahead, opening=round(OPENING * trials.max), held=True)

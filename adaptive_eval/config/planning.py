@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.benchmarks import weigh_questions
 from adaptive_eval.config.decisions import (
     BudgetConfig,
     Decisions,
@@ -17,11 +18,9 @@ from adaptive_eval.config.decisions import (
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup, recorded_models
-from adaptive_eval.core.compose import MOST_PER_ROUND
 from adaptive_eval.core.horizon import PastHorizon
-from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.judge import FUTILITY, Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
-from adaptive_eval.core.optimal import ANY_SPACING, Spacing
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore, affordable_opening
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
@@ -33,7 +32,7 @@ from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, A
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.inspect.types import SampleAnswer
+from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Price
@@ -80,6 +79,7 @@ def plan_of(
     `horizons` those that the run had before; it took its first look with `begun` trials a question, if it did.
     """
     known = KnownBefore() if known is None else known
+    weighing = weigh_questions(config.benchmarks, [question.id for question in questions])
     bench = Bench(
         models=len(config.models),
         questions=len(questions),
@@ -87,6 +87,7 @@ def plan_of(
         worst_cost=tuple(worst),
         prior_counts=known.counts,
         clusters=clusters(questions),
+        **({} if weighing is None else weighing._asdict()),
         recorded=recorded_models(config.models),
         recorded_ungraded=known.ungraded,
     )
@@ -103,7 +104,7 @@ def plan_of(
         spent_first=known.spent,
         begun=begun,
     )
-    return replace(plan, coupled=True) if config.seeds == "coupled" else plan
+    return replace(plan, coupled=True) if config.trial_seeds == "coupled" else plan
 
 
 def plan_on(
@@ -133,14 +134,13 @@ def plan_on(
         opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first)
     start = first_information(bench, begins, opening, first)
     objective, policy = _objective(config, names, bench.recorded), _policy(config)
-    spacing = ANY_SPACING if bench.recorded else _spacing(config, bench, begins, paced(begins))
-    rule = _rule(config, start, spacing)
+    rule = _rule(config, start)
     judged_by = RULES.get(str(config.stopping.rule)) if objective.rule is None else None
     earlier = tuple(
         PastHorizon(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
         for horizon, trials in zip(horizons, before, strict=True)
     )
-    with _plug_ins_are_named(config):
+    with _parts_fit(config):
         return Plan(
             bench=bench,
             objective=objective,
@@ -183,22 +183,21 @@ def _judging(config: Decisions, *, latch: bool) -> Judging:
     stopping = config.stopping
     return Judging(
         delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
-        futility=None if stopping.futility is False else stopping.futility,
+        futility=FUTILITY if latch else None,
         familywise=stopping.familywise == "holm",
         latch=latch,
     )
 
 
 @contextmanager
-def _plug_ins_are_named(config: Decisions) -> Iterator[None]:
-    """Where the parts of a plan do not fit, those that the user has brought may be why."""
+def _parts_fit(config: Decisions) -> Iterator[None]:
+    """Where the parts of a plan do not fit, plug-ins may be why, or that somebody has changed a stored run."""
     try:
         yield
     except ValueError as error:
-        if not config.plug_ins:
-            raise
         named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
-        raise ConfigError(f"the plug-ins do not fit together ({named}): {error}") from error
+        parts = f"plug-ins do not fit together ({named})" if named else "settings do not fit together"
+        raise ConfigError(f"the {parts}: {error}") from error
 
 
 def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: Sequence[ServingGroup] = ()) -> Budget:
@@ -287,7 +286,7 @@ def usage_cost(
         usd *= model.batch.price_factor
     gpu_seconds = 0.0
     if model.gpus:
-        share = gpu_share(model.gpus, model, abreast or model.concurrency.concurrency)
+        share = gpu_share(model.gpus, model, abreast or model.concurrency.in_flight)
         gpu_seconds = min(_most_gpu_seconds(model), latency * share)
     return Cost(round(prompt_tokens + completion_tokens), usd, gpu_seconds)
 
@@ -357,7 +356,7 @@ def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> 
 
 def _most_gpu_seconds(model: ModelConfig) -> float:
     """What one answer may cost over all its attempts: its share of the GPUs when the model's servers are full."""
-    share = gpu_share(model.gpus, model, model.concurrency.concurrency)
+    share = gpu_share(model.gpus, model, model.concurrency.in_flight)
     return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # of an endless time, too
 
 
@@ -373,22 +372,10 @@ def _objective(config: Decisions, names: Sequence[str], recorded: frozenset[int]
     return objective
 
 
-def _spacing(config: Decisions, bench: Bench, trials: TrialsConfig, pace: Pace) -> Spacing:
-    """How a pair's looks lie up to the first horizon: at most twice the largest round apart, since trials go where they
-    tell most, and at most two of them for one trial a question of both models; a policy of the user's own may do with
-    smaller rounds."""
-    if not pace.in_step:
-        return ANY_SPACING
-    dearer = 1.0 if config.budget.usd is None and config.budget.gpu_hours is None else MOST_PER_ROUND
-    one_round = (trials.draw or bench.questions) / (trials.max * bench.questions)
-    finest = 0.5 * one_round if str(config.allocation.policy) in POLICIES else 0.0
-    return Spacing(2.0 * dearer * pace.growth, 2.0 * dearer * one_round, finest)
-
-
-def _rule(config: Decisions, start: float, spacing: Spacing) -> Rule:
+def _rule(config: Decisions, start: float) -> Rule:
     """The rule that is configured; calls start with the first look, at information `start`."""
     chosen = config.stopping
-    known = {"confidence": chosen.confidence, "start": start, "spacing": spacing}
+    known = {"confidence": chosen.confidence, "start": start}
     if isinstance(chosen.rule, str) and chosen.rule in RULES:
         return make(RULES[chosen.rule].make, chosen.options, known)
     rule: Rule = load_plug_in(Rule, "stopping.rule", chosen.rule, config.folder, known)

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.config.old_paces import in_new_names
+from adaptive_eval.config.benchmarks import BenchmarkPart, prompt_for
+from adaptive_eval.config.old_names import in_new_names
 from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import Favour, choose_favour
@@ -28,7 +29,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.function import Python
+from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import DIGITS, SAID, fingerprints, first_words
@@ -36,10 +37,9 @@ from adaptive_eval.launch.command import command_of, environment_of, missing_pro
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import SHARED, hashed_base
 from adaptive_eval.store import Json, Roster, RunHeader
-from adaptive_eval.store.same_meaning import SOURCES
+from adaptive_eval.supply.types import Lane
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -83,12 +83,11 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
         configuration=config.model_dump(mode="json") | _plug_ins(config),
         meaning={
             "seed": config.seed,
-            "seeds": config.seeds,
-            "grader": config.grader.model_dump(mode="json", exclude=GRADER_WORKINGS, exclude_defaults=True)
-            | {"kind": config.grader.kind}
-            | _sources(config),
+            "seeds": config.trial_seeds,
+            "grader": _grader_meaning(config.grader) | _sources(config),
             "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
             **_benchmark_meaning(config),
+            **_benchmarks_meaning(config),
             **({} if config.opponent is None else {"opponent": _opponent_meaning(config, config.opponent)}),
         },
         models={model.name: _model_meaning(model) for model in config.models},
@@ -96,11 +95,19 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
     )
 
 
+def _grader_meaning(grader: Any) -> dict[str, object]:
+    """What a grader finds: its options, by benchmark where there are several."""
+    told: dict[str, object] = grader.model_dump(mode="json", exclude=GRADER_WORKINGS, exclude_defaults=True)
+    if isinstance(grader, ByBenchmark):
+        told["graders"] = {name: _grader_meaning(one) for name, one in grader.graders.items()}
+    return told | {"kind": grader.kind}
+
+
 def _sources(config: RunConfig) -> dict[str, object]:
     """The source files of a grader of the user's own."""
-    if not isinstance(config.grader, Python):
-        return {}
-    return {SOURCES: fingerprints(config.grader.function, config.folder)}
+    functions = config.grader.functions
+    found = {file: digest for name in functions for file, digest in fingerprints(name, config.folder).items()}
+    return {"sources": found} if functions else {}
 
 
 def _benchmark_meaning(config: RunConfig) -> dict[str, object]:
@@ -111,6 +118,12 @@ def _benchmark_meaning(config: RunConfig) -> dict[str, object]:
     file = config.folder / config.benchmark.inspect.partition("@")[0]
     digest = sha256(file.read_bytes()).hexdigest()[:DIGITS] if file.is_file() else None
     return {"benchmark": said if digest is None else {**said, "digest": digest}}
+
+
+def _benchmarks_meaning(config: RunConfig) -> dict[str, object]:
+    """What each of several benchmarks counts in the score, and how it is put to models."""
+    told = {one.name: one.model_dump(mode="json", exclude={"name"}, exclude_defaults=True) for one in config.benchmarks}
+    return {"benchmarks": told} if told else {}
 
 
 def _plug_ins(config: RunConfig) -> dict[str, object]:
@@ -262,7 +275,7 @@ def prepare(config: RunConfig) -> PreparedRun:
     _require_gradable(config, questions)
     prepared = with_questions(config, questions)
     if config.trials.favour == "auto":
-        choice = choose_favour(config.asked, config.trials, config.allocation.growth)
+        choice = choose_favour(config.asked, config.trials)
         prepared = replace(at_pace(prepared, choice.favour), why_favoured=choice.why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
 
@@ -324,7 +337,7 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
         endpoint=endpoint,
         prompt=prompts.__getitem__,
         seed_base=_seed_bases(prepared, model),
-        slots=model.batch.most_requests if model.batch else model.concurrency.concurrency * len(model.replicas),
+        slots=model.batch.most_requests if model.batch else model.concurrency.in_flight * len(model.replicas),
         samples_per_request=model.concurrency.samples_per_request,
         cost=trial_cost(model),
         lost=lost_cost(model, prepared.plan.bench.worst_cost[number]),
@@ -366,13 +379,15 @@ def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tupl
     for model in config.models:
         way = _way_of_asking(model)
         if way not in rendered:
-            rendered[way] = tuple(_prompt(model, question) for question in questions)
+            rendered[way] = tuple(_prompt(model, question, config.benchmarks) for question in questions)
     return tuple(rendered[_way_of_asking(model)] for model in config.models)
 
 
-def _prompt(model: ModelConfig, question: Question) -> Prompt:
+def _prompt(model: ModelConfig, question: Question, benchmarks: Sequence[BenchmarkPart]) -> Prompt:
     """What a model is asked; a task of Inspect has its own prompts, and knows the question by its id."""
-    return Prompt(text=question.id) if model.inspect else render(model.prompt, question, model.api)
+    if model.inspect:
+        return Prompt(text=question.id)
+    return render(prompt_for(model.prompt, question, benchmarks), question, model.api)
 
 
 def _way_of_asking(model: ModelConfig) -> str:
@@ -387,10 +402,9 @@ def _seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], in
 
 def seed_base(config: RunConfig, model: ModelConfig) -> Callable[[str], int]:
     """The seed of trial 0 of a question, by the question's id."""
-    whose = SHARED if config.seeds == "coupled" else model.name
-    if config.seeds == "consecutive":
-        base = config.seed if model.sampling.seed is None else model.sampling.seed
-        return lambda question: base
+    whose = SHARED if config.trial_seeds == "coupled" else model.name
+    if config.trial_seeds == "consecutive":
+        return lambda question: config.seed
 
     @lru_cache(maxsize=CACHED_BASES)
     def hashed(question: str) -> int:

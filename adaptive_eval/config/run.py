@@ -15,17 +15,17 @@ from pydantic import (
     model_validator,
 )
 
+from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside
 from adaptive_eval.graders.registry import GraderConfig
-from adaptive_eval.inspect.types import BenchmarkConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
 from adaptive_eval.sections import (
     ANSWERS_URL,
     LEDGER,
@@ -36,6 +36,7 @@ from adaptive_eval.sections import (
     Price,
     Seconds,
     Section,
+    StopOnAlarm,
     refuse,
 )
 from adaptive_eval.seeds import SEED_SPAN
@@ -315,13 +316,17 @@ class RunConfig(Decisions):
     """Default: the name of the file."""
     seed: int = Field(0, ge=0, lt=SEED_SPAN)
     """Decides the order of `questions.shuffle`, and the seed of every trial."""
-    seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
-    """hashed: each model and question has seeds of its own; consecutive: every question has `sampling.seed` (or `seed`)
-    and those after it; coupled: each question has seeds of its own, the same for all models, and models whose answers
+    trial_seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
+    """hashed: each model and question has seeds of its own; consecutive: every question has `seed` and those
+    after it; coupled: each question has seeds of its own, the same for all models, and models whose answers
     go together are compared trial by trial, which takes far fewer trials for near copies (objectives baseline and
     pairs)."""
     benchmark: BenchmarkConfig | None = None
     """A task of Inspect, in place of `questions` and `grader`."""
+    benchmarks: tuple[BenchmarkPart, ...] = ()
+    """Several benchmarks, in place of `questions`: the score is the weighted mean of their means. Each entry has
+    `questions` and `grader` as the run otherwise, or `benchmark: {lm_eval: TASK}`; the run's grader is for those
+    without."""
     questions: QuestionsConfig
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
@@ -335,10 +340,6 @@ class RunConfig(Decisions):
     """End the run after its first look where all answers of a model are empty, alike, unread by the grader or wrong: of
     every model (all), or of one (any); such a run can go on."""
     prior_evidence: PriorEvidenceConfig | None = None
-    labels: Path | None = None
-    """Labels that people have given to answers of this run, in the folder of the configuration: JSON lines or CSV with
-    the columns model, question, trial and label. Each start takes them over; reports then have the grader's error, and
-    scores corrected for it."""
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
     notify: NotifyConfig | None = None

@@ -38,13 +38,11 @@ if TYPE_CHECKING:
         ExpectedLoss,
         Extendable,
         GivingUp,
-        Intervals,
         Precision,
         Rule,
         RuleEntry,
         ZScore,
     )
-    from adaptive_eval.core.sequential import Sequential
     from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
     from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, PairVerdict, Reason, SetAside, Verdict
 
@@ -78,13 +76,11 @@ _HOMES = {
         "ExpectedLoss",
         "Extendable",
         "GivingUp",
-        "Intervals",
         "Precision",
         "Rule",
         "RuleEntry",
         "ZScore",
     ),
-    "sequential": ("Sequential",),
     "settings": ("Bench", "Budget", "Pace", "Trials"),
     "types": ("NO_COST", "Ask", "Cost", "Look", "Outcome", "PairVerdict", "Reason", "SetAside", "Verdict"),
 }
@@ -109,7 +105,6 @@ __all__ = [
     "Extendable",
     "Extension",
     "GivingUp",
-    "Intervals",
     "Judging",
     "Leader",
     "Look",
@@ -138,7 +133,6 @@ __all__ = [
     "Result",
     "Rule",
     "RuleEntry",
-    "Sequential",
     "SetAside",
     "PastHorizon",
     "Threshold",

@@ -13,12 +13,10 @@ from adaptive_eval.core.look import JudgedLook, likely_open
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy, View, spread
 from adaptive_eval.core.recorded import of_trials
-from adaptive_eval.core.settings import Pace, require
+from adaptive_eval.core.settings import MOST_PER_ROUND, Pace, require
 from adaptive_eval.core.trials_needed import times_to_decision
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, weighted
 
-MOST_PER_ROUND = 4.0
-"""A cheap model gets at most this many times the trials of the dearest in a round."""
 REFILL = 0.8
 """A model is asked for more when at most this share of what it should have is in flight."""
 
@@ -87,8 +85,9 @@ def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: Floa
         sizes = _sizes(flight, now, served, prices[:-1], needed, plan.round_of)
         if plan.drawn:
             return _of_drawn(plan.policy, now, served.pairs, flight.issued, sizes, power[chosen])
-        extra = allocated(plan.policy, view_of(now, served.pairs, flight.issued, sizes, power[chosen]))
-        return _alike(extra, flight.issued, served.in_step(len(flight.issued)))
+        g = plan.bench.question_weights
+        extra = allocated(plan.policy, view_of(now, served.pairs, flight.issued, sizes, power[chosen], g))
+        return _alike(extra, flight.issued, served.in_step(len(flight.issued)), g)
 
     worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
     extra, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
@@ -121,20 +120,28 @@ def _of_drawn(
     return next_questions(issued, allocated(policy, of_models)[:, 0])
 
 
-def _alike(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_]) -> TrialArray:
-    """The round with what these models get spread over all questions alike, so that they have the same trials.
+def _alike(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: FloatArray | None = None) -> TrialArray:
+    """The round with what these models get spread over all questions by their weights in the score alone, which of
+    most runs are alike, so that they have the same trials.
 
     Questions weighted by what other models made of the same random numbers would be weighted by the model's own luck.
     """
     served = np.flatnonzero(models & extra.any(axis=1))
     if len(served):
         extra = extra.copy()
-        extra[served] = spread(issued[served], np.ones((len(served), issued.shape[1])), extra[served].sum(axis=1))
+        extra[served] = spread(
+            issued[served], weighted(np.ones((len(served), issued.shape[1])), g), extra[served].sum(axis=1)
+        )
     return extra
 
 
 def view_of(
-    now: RoundInputs, pairs: IndexArray, issued: TrialArray, sizes: NDArray[np.int64], power: FloatArray | None = None
+    now: RoundInputs,
+    pairs: IndexArray,
+    issued: TrialArray,
+    sizes: NDArray[np.int64],
+    power: FloatArray | None = None,
+    g: FloatArray | None = None,
 ) -> View:
     """What the policy is shown; `power` is that of all open comparisons, unless it is given."""
     return View(
@@ -145,6 +152,7 @@ def view_of(
         issued=issued,
         trial_var=now.standing.estimates.trial_var,
         sizes=sizes,
+        question_weights=g,
     )
 
 
@@ -198,7 +206,7 @@ def _sizes(
     dearest = prices[members].max() if len(members) else 1.0
     cheap = np.where(in_step, 1.0, np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND))
     if now.pace.in_step:
-        sizes = sizes_in_step(issued, least, now.pace.growth, cheap)
+        sizes = np.asarray(np.rint(least * cheap).astype(np.int64))
     elif now.pace.held:
         sizes = np.where(flight.sizes <= now.pace.lookahead * questions, questions, 0)
     else:
@@ -207,10 +215,3 @@ def _sizes(
         sizes = np.floor(short / questions).astype(np.int64) * questions
     sizes[~now.in_play | served.ahead(issued)] = 0
     return np.asarray(np.clip(now.most * questions - issued, 0, sizes))
-
-
-def sizes_in_step(
-    issued: NDArray[np.int64], least: int, growth: float, cheap: FloatArray | float = 1.0
-) -> NDArray[np.int64]:
-    """Trials (L,) of a round of one trial a question, or a block, or of a share of what there is where that is more."""
-    return np.asarray(np.rint(np.maximum(least, np.floor(growth * issued)) * cheap).astype(np.int64))

@@ -18,7 +18,7 @@ from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
 from adaptive_eval.core.judge import DecidingLooks, LatchedVerdicts
-from adaptive_eval.core.look import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, look_of, trials_to_horizon
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
 from adaptive_eval.core.policies import asks_only_open
@@ -83,11 +83,6 @@ class Controller:
     def is_paused(self, model: int) -> bool:
         """Whether nothing of a model is to be sent now, asked for or not: no open comparison wants it."""
         return self.finished is not None or self._flight.is_parked(model)
-
-    @property
-    def looks_taken(self) -> int:
-        """How many looks were taken."""
-        return self._looks_taken
 
     def tell(self, events: Iterable[Outcome | SetAside]) -> list[Look]:
         """Take outcomes in, in any order and batching; returns the looks that they completed.
@@ -156,8 +151,13 @@ class Controller:
         require(there, "counts must add up to the trials of their batch", counts.shape)
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 
+    def has_issued(self, model: int, question: int, trial: int) -> bool:
+        """Whether a trial is in a round, so that its cost is reserved or counted."""
+        return trial < int(self._flight.issued[model, question])
+
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count what was spent on models that are here no more: before anything of an earlier run is restored."""
+        """Count what was spent on models that are here no more, or on answers that no round has asked for yet and that
+        cannot be told: before anything of an earlier run is restored."""
         self._flight.account.spend_outside_plan(trials, cost)
 
     def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost] = NOTHING_LOST) -> list[Look]:
@@ -254,10 +254,6 @@ class Controller:
         """Trials that were asked for and not told."""
         return sum(batch.asked_and_missing() for batch in self._flight.batches())
 
-    def outstanding(self, model: int) -> int:
-        """How many trials of one model were asked for and not told."""
-        return sum(batch.asked_and_missing() for batch in self._flight.batches(model))
-
     @property
     def extensions(self) -> Sequence[Extension]:
         """Changes of the horizon so far."""
@@ -302,14 +298,14 @@ class Controller:
         return self._tally.trials
 
     @property
-    def supply(self) -> Supply:
+    def supply(self) -> AvailableTrials:
         """Trials still available."""
         trials = self.trials
         bench = self.plan.bench
         left = self._horizon.trials.max * bench.questions - trials - self.ungraded.sum(axis=1)
         left[~bench.asked] = 0
         affordable, before = self._flight.account.affordable(), self._tally.known_before
-        return Supply(trials, left, affordable, ~self._in_play(), before, ~bench.asked)
+        return AvailableTrials(trials, left, affordable, ~self._in_play(), before, ~bench.asked)
 
     def still_wanted(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted, whatever comes; what serves the others may go."""

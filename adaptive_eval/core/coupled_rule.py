@@ -1,4 +1,4 @@
-"""The rule `sequential` where models share their seeds: pairs that are judged trial by trial have a flatter boundary.
+"""The rule where models share their seeds: pairs that are judged trial by trial have a flatter boundary.
 
 The horizon is set for models that are independent. Near copies that are judged by the differences of the same trials
 know as much after a tenth or a twentieth of it, and there c t^(-1/4) is at its highest: of what such a gate cost, half
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # as in `rules`
     from adaptive_eval.core.evidence import Evidence
 
 KAPPA_BY_TRIAL = 0.05
-"""The power of t, for pairs that are judged trial by trial (benchmarks/coupled_runs.md)."""
+"""The power of t, for pairs that are judged trial by trial (benchmarks/coupling.md)."""
 
 
 Own = TypeVar("Own", Sequential, ContinuedSequential, covariant=True)
@@ -69,7 +69,7 @@ class _ByPair(Protocol[Own]):
 
 @dataclass(frozen=True, slots=True)
 class CoupledSequential(_ByPair[Sequential]):
-    """`sequential` for models that share their seeds.
+    """`Sequential` for models that share their seeds.
 
     Examples:
         >>> from adaptive_eval.core.coupled_rule import CoupledSequential

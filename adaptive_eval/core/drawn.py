@@ -12,7 +12,7 @@ question is cancels. What is left out is the correction for a finite number of q
 nobody can tell the part that it would lower from the noise that it would not. Without it z is never too large. The
 differences at several looks have the covariance of a random walk, less what the finite number of questions ties
 together; so they stay within a symmetric boundary at least as often as that walk does (Anderson 1955), and the rules
-keep their promise at any schedule of looks (benchmarks/drawn.md).
+keep their promise at any schedule of looks (benchmarks/large.md).
 
 The score of a model that was asked fewer questions than others is linked to theirs: its mean, and by how much those who
 were asked most scored higher on all of their questions than on those of the model. Else an easy first part would make

@@ -17,6 +17,7 @@ have seen. How far either is off, and how often intervals hold the truth: benchm
 import math
 import zlib
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,13 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan
 from adaptive_eval.core.result import question_means
-from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Reason
 from scorio.moments import FloatArray, IntArray
-from scorio.sinf.prior import self_centred_prior
+from scorio.sinf.prior import fitted_by_group, self_centred_prior
 
 REPLAYS = 32
 MOST_TRIALS = 200_000
@@ -93,18 +94,20 @@ class EndedRun:
         rng = np.random.default_rng(zlib.crc32(self.counts.astype("<i8").tobytes()))
         together = can_stand_side_by_side(plan) and self._most() * (bench.categories - 1) <= MOST_TRIALS
         opened, ended = (_side_by_side if together else _one_by_one)(plan, chances, replays, rng)
-        truth = (chances @ bench.weights).mean(axis=1)
-        errors = _scores(ended, bench.weights) - truth
-        shift = _mean_by_control(errors, _scores(opened, bench.weights) - truth)
+        truth = bench.mean(chances @ bench.weights)
+        errors = _scores(ended, bench) - truth
+        shift = _mean_by_control(errors, _scores(opened, bench) - truth)
         standardised = errors[:, bench.asked] / self._sigmas(ended[:, bench.asked])
         spread = float(np.sqrt(np.square(standardised).mean()))
         return EarlyStop(np.where(bench.asked, shift, math.nan), spread, replays)
 
     def _sigmas(self, counts: IntArray) -> FloatArray:
         """(n, L): of the scores, as the run takes them to be."""
-        weights, horizon = self.plan.bench.weights, np.array(self.plan.trials.max)
+        bench, horizon = self.plan.bench, np.array(self.plan.trials.max)
         cells = counts.reshape(-1, *counts.shape[2:])
-        return estimate(cells, weights, self.plan.prior, horizon, bayes=False).sigma().reshape(counts.shape[:2])
+        g, groups = bench.question_weights, bench.benchmark_of
+        found = estimate(cells, bench.weights, self.plan.prior, horizon, bayes=False, g=g, groups=groups)
+        return found.sigma().reshape(counts.shape[:2])
 
     def _most(self) -> int:
         """Trials at the horizon."""
@@ -112,8 +115,10 @@ class EndedRun:
 
     def _chances(self) -> FloatArray:
         """(L, M, K): of each category, the posterior means."""
-        weights = self.plan.bench.weights
-        nu = self.counts + self_centred_prior(self.counts, weights)[:, None, :]
+        bench = self.plan.bench
+        nu = self.counts + fitted_by_group(
+            partial(self_centred_prior, w=bench.weights), self.counts, bench.benchmark_of
+        )
         return np.asarray(nu / nu.sum(axis=-1, keepdims=True))
 
     def _plan(self) -> Plan:
@@ -159,9 +164,9 @@ def _played(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> tuple[
     return opened, controller.counts
 
 
-def _scores(counts: IntArray, weights: FloatArray) -> FloatArray:
+def _scores(counts: IntArray, bench: Bench) -> FloatArray:
     """(n, L): nan of models that were not asked."""
-    return np.asarray(question_means(counts, weights).mean(axis=-1))
+    return bench.mean(question_means(counts, bench.weights))
 
 
 def _mean_by_control(of: FloatArray, control: FloatArray) -> FloatArray:

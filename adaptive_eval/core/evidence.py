@@ -14,7 +14,7 @@ on both scales.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ from scorio.sinf.compare import (
     variance_at,
 )
 from scorio.sinf.paired import variance_against
-from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance
+from scorio.sinf.prior import fitted_by_group, self_centred_average_moments, self_centred_prior, unseen_variance
 
 Prior = Literal["uniform", "self"]
 Estimator = Literal["average", "bayes"]
@@ -58,9 +58,9 @@ class Estimates:
     trial_var: FloatArray
     """(L, M): variance of one further trial of each question."""
     noise: FloatArray
-    """sum_q v_q / N_q now."""
+    """sum_q g_q^2 v_q / N_q now, g the weights of the questions."""
     noise_at_horizon: FloatArray
-    """sum_q v_q / N_q at the horizon."""
+    """The same at the horizon."""
 
     @classmethod
     def nothing(cls, bench: Bench) -> "Estimates":
@@ -86,30 +86,39 @@ class Estimates:
 
 
 def estimate(
-    counts: CountArray, weights: FloatArray, prior: Prior, horizon: CountArray, *, bayes: bool = True
+    counts: CountArray,
+    weights: FloatArray,
+    prior: Prior,
+    horizon: CountArray,
+    *,
+    bayes: bool = True,
+    g: FloatArray | None = None,
+    groups: NDArray[np.int64] | None = None,
 ) -> Estimates:
     """The estimates of models with counts (L, M, K), no question without a trial; `horizon` is N_q at the end. Bayes@N
-    may be left out: then it is nan."""
+    may be left out: then it is nan. Questions have the weights `g` with mean 1 (None: alike), and the prior of
+    their group (None: all are one)."""
     uniform: FloatArray = counts + np.float64(1.0)
-    nu: FloatArray = counts + self_centred_prior(counts, weights)[:, None, :] if prior == "self" else uniform
+    centred = partial(self_centred_prior, w=weights)
+    nu: FloatArray = counts + fitted_by_group(centred, counts, groups) if prior == "self" else uniform
     questions = question_moments(nu, weights)
     if prior == "self":
-        average = self_centred_average_moments(counts, nu, weights, questions)
+        average = self_centred_average_moments(counts, nu, weights, questions, g)
     else:
-        average = average_moments(counts, nu, weights)
+        average = average_moments(counts, nu, weights, g)
     unknown = np.full(len(counts), np.nan)
-    beside = bayes_moments(uniform, weights) if bayes else Moments(unknown, unknown)
+    beside = bayes_moments(uniform, weights, g) if bayes else Moments(unknown, unknown)
     trials = over_categories(counts)
     v = trial_variance(nu, weights, questions)
-    cautious = v + unseen_variance(trials, weights) if prior == "self" else v
+    cautious = v + unseen_variance(trials, weights, g) if prior == "self" else v
     return Estimates(
         score=average.mean,
         var=average.var,
         bayes=beside.mean,
         bayes_var=beside.var,
         trial_var=v,
-        noise=variance_at(cautious, trials),
-        noise_at_horizon=variance_at(cautious, horizon),
+        noise=variance_at(cautious, trials, g),
+        noise_at_horizon=variance_at(cautious, horizon, g),
     )
 
 
@@ -125,6 +134,7 @@ def update(
 ) -> Estimates:
     """`known` with the estimates of the models `rows` made anew from the tally `counts` of all, R0 added."""
     merged = {name: getattr(known, name).copy() for name in known.__slots__}
+    g, groups = bench.question_weights, bench.benchmark_of
     at_once = max(CELLS_AT_ONCE // (bench.questions * bench.categories), 1)
     for start in range(0, len(rows), at_once):
         part = rows[start : start + at_once]
@@ -133,7 +143,7 @@ def update(
             own = own + bench.prior_counts[part]
             further = np.where(bench.asked[part], horizon, 0)[:, None]
             horizon = further + bench.prior_counts[part].sum(axis=-1)
-        fresh = estimate(own, bench.weights, prior, horizon, bayes=bayes)
+        fresh = estimate(own, bench.weights, prior, horizon, bayes=bayes, g=g, groups=groups)
         for name, values in merged.items():
             values[part] = getattr(fresh, name)
     return Estimates(**merged)

@@ -71,6 +71,7 @@ def rule_shared_among(hypotheses: int, rule: Correctable) -> Rule:
 
 BoolArray = NDArray[np.bool_]
 
+FUTILITY = 0.30
 CROSSING_STEPS = 8
 """Halvings of the error in the logarithm of the trials still needed: to within a percent."""
 
@@ -81,8 +82,8 @@ class Judging:
 
     `delta` is the indifference zone; `familywise` shares the error probability among all comparisons. `futility` is
     the least chance of being settled that is worth the whole way to the horizon: a comparison is out of reach when its
-    predictive power is below `futility` times the share of the way that is left (None: only at the horizon). Against
-    one threshold for the whole way, this calls as many pairs for 3-5% less (benchmarks/allocation.md). Without `latch`
+    predictive power is below `futility` times the share of the way that is left (None: only at the horizon). A rule
+    that gives comparisons up itself brings its own. Without `latch`
     every look judges anew: what an earlier one has called or tied is open again where this one would not.
 
     Examples:
@@ -94,7 +95,7 @@ class Judging:
     """
 
     delta: float = 0.0
-    futility: float | None = 0.30
+    futility: float | None = FUTILITY
     familywise: bool = False
     latch: bool = True
 
@@ -102,6 +103,10 @@ class Judging:
         require(self.delta >= 0.0, "delta must not be negative", self.delta)
         chance = self.futility is None or 0.0 <= self.futility < 1.0
         require(chance, "futility must lie in [0, 1), or be None for never", self.futility)
+
+    def futility_under(self, rule: Rule) -> float | None:
+        """`futility`, or that of a rule that gives comparisons up itself, unless they may be certified as tied."""
+        return rule.futility if is_giving_up(rule) and not self.delta else self.futility
 
 
 @dataclass(frozen=True, slots=True, eq=False)

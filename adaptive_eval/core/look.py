@@ -30,7 +30,7 @@ from adaptive_eval.core.judge import (
 )
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.recorded import fixed_share, of_information, of_trials
-from adaptive_eval.core.rules import Rule, has_error_left, is_giving_up
+from adaptive_eval.core.rules import Rule, has_error_left
 from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
@@ -41,7 +41,7 @@ VERDICTS = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED, Verdict.TIED, V
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Supply:
+class AvailableTrials:
     """Trials still available: those of each model before its horizon, and those that the budget would pay for."""
 
     trials: NDArray[np.int64]
@@ -101,7 +101,7 @@ def judge_look(
     objective: Objective,
     rule: Rule,
     judging: Judging,
-    supply: Supply,
+    supply: AvailableTrials,
     bounds: ScoreBounds | None = None,
     estimator: Estimator = "average",
     *,
@@ -130,10 +130,9 @@ def judge_look(
         memory,
         ahead,
         reach,
-        judging=judging,
         supply=supply,
         spent=_spent(level, evidence),
-        gives_up=is_giving_up(level),
+        futility=judging.futility_under(level),
         ungraded_decide=pairs_that_hinge(ways, level, judging),
     )
     return JudgedLook(
@@ -175,7 +174,7 @@ def _ways_to_see_it(
     ]
 
 
-def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: Supply) -> IndexArray:
+def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: AvailableTrials) -> IndexArray:
     """The objective's comparisons (n, 2), the model placed higher first; who was set aside comes after all others."""
     in_play_first = order[_by_bench(supply.set_aside[order], evidence.benches)]
     pairs = _by_rank(order, _asked_of_each(objective, in_play_first, evidence.benches))
@@ -219,7 +218,7 @@ def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
     return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
-def _reach(evidence: Evidence, supply: Supply, fixed: FloatArray) -> FloatArray:
+def _reach(evidence: Evidence, supply: AvailableTrials, fixed: FloatArray) -> FloatArray:
     """Information that each pair could have if all that is left went to it; 1 is the horizon."""
     held = supply.held()[evidence.first] + supply.held()[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -240,10 +239,9 @@ def _verdicts(
     reach: FloatArray,
     pairs: IndexArray,
     *,
-    judging: Judging,
-    supply: Supply,
+    supply: AvailableTrials,
     spent: BoolArray,
-    gives_up: bool,
+    futility: float | None,
     ungraded_decide: BoolArray,
 ) -> NDArray[np.intp]:
     """Positions in VERDICTS: what latched comes first, then blocked, then what the supply allows."""
@@ -254,10 +252,8 @@ def _verdicts(
     over = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
     power = ahead.power(at)
     over |= memory.given_up[at] & (power <= 0.0)
-    if judging.futility is not None:
-        futile = power < judging.futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
-        # a rule that gives up itself knows all but that a cap may come before the horizon
-        over |= futile & (memory.given_up[at] | (reach[at] < AT_HORIZON) | (not gives_up))
+    if futility is not None:
+        over |= power < futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
     blocked = set_aside[first] | set_aside[second] | (over & ungraded_decide[at])
     verdict = np.where(blocked, VERDICTS.index(Verdict.BLOCKED), verdict)
@@ -265,13 +261,13 @@ def _verdicts(
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
-def trials_to_horizon(standing: JudgedLook, supply: Supply) -> float:
+def trials_to_horizon(standing: JudgedLook, supply: AvailableTrials) -> float:
     """The most further trials that one of the undecided comparisons would need, were it to get them all."""
     left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
     return float(_further(standing, supply, standing.pairs[left]).max(initial=0.0))
 
 
-def trials_to_horizons(standing: JudgedLook, supply: Supply) -> FloatArray:
+def trials_to_horizons(standing: JudgedLook, supply: AvailableTrials) -> FloatArray:
     """`trials_to_horizon` for each of several benches."""
     most = np.zeros(standing.evidence.benches)
     pairs = standing.pairs[standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)]
@@ -279,7 +275,7 @@ def trials_to_horizons(standing: JudgedLook, supply: Supply) -> FloatArray:
     return most
 
 
-def _further(standing: JudgedLook, supply: Supply, pairs: IndexArray) -> FloatArray:
+def _further(standing: JudgedLook, supply: AvailableTrials, pairs: IndexArray) -> FloatArray:
     """The trials that each of the pairs would need to its horizon."""
     at = standing.evidence.positions(pairs)
     information, held = standing.evidence.information[at], supply.held()[pairs].sum(axis=1)
@@ -302,7 +298,7 @@ def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[n
     return np.asarray(power_by(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
 
 
-def look_of(standing: JudgedLook, supply: Supply, index: int, questions: int) -> Look:
+def look_of(standing: JudgedLook, supply: AvailableTrials, index: int, questions: int) -> Look:
     """A look as plain values; `index` is its number."""
     return Look(
         index=index,
@@ -315,13 +311,13 @@ def look_of(standing: JudgedLook, supply: Supply, index: int, questions: int) ->
     )
 
 
-def pair_verdicts(standing: JudgedLook, supply: Supply, questions: int) -> tuple[PairVerdict, ...]:
+def pair_verdicts(standing: JudgedLook, supply: AvailableTrials, questions: int) -> tuple[PairVerdict, ...]:
     """The objective's comparisons as plain values."""
     return describe(standing, standing.pairs, standing.verdicts, supply, questions)
 
 
 def describe(
-    standing: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], supply: Supply, questions: int
+    standing: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], supply: AvailableTrials, questions: int
 ) -> tuple[PairVerdict, ...]:
     """Any pairs, the first of each as the better one, as plain values; z is positive where it is ahead today."""
     evidence, ahead = standing.evidence, standing.forecast

@@ -26,43 +26,49 @@ if TYPE_CHECKING:
     from adaptive_eval.core.evidence import Evidence
     from scorio.sinf.optimal import Stopping
 
-RESERVE = 0.2
+RESERVE = 0.1
 """The share of a pair's error that is kept for later horizons. A single look at a finished design keeps none."""
 MOST_LEFT = 0.9
 """Of a pair's error after a change of the horizon, so that nothing is called by that alone."""
 SUREST = 0.999999
 """The grid is too coarse for rarer errors."""
-WORTH = 2.0
+WORTH = 3.0
 LEAST_WORTH, MOST_WORTH = 0.1, 50.0
 """Below, hardly anything is looked at twice; above, hardly anything is given up."""
+FUTILITY = 0.55
+"""The least chance of being settled that is worth the whole way to the horizon; less, in proportion, where a call is
+worth more than it is by default. A pair that has less rests, and may go on later; that costs none of its error."""
 
 
 class Spacing(NamedTuple):
-    """How a pair's looks lie, in information: see `Optimal`."""
+    """How a pair's looks lie, in information, 1 being the whole way to the horizon."""
 
     stride: float = inf
+    """How far a look may be from the one before, as a share of the information at that one."""
     step: float = 0.0
+    """How much further, whatever is there."""
     finest: float = 0.0
-
-
-ANY_SPACING = Spacing()
+    """How far looks lie apart at least, in the mean; 0 is for a pair that may be looked at all the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimal:
-    """Calls and gives up so that a call, of which `worth` is paid for, costs least (see `scorio.sinf.optimal`)."""
+    """Calls and gives up so that a call, of which `worth` is paid for, costs least (see `scorio.sinf.optimal`).
+
+    Examples:
+        >>> from adaptive_eval.core import Bench, Optimal, Plan
+        >>> plan = Plan(Bench(models=3, questions=30, weights=[0.0, 1.0]), rule=Optimal(0.99))
+        >>> plan.rule.spacing, plan.deciding_rule.spacing.step
+        (None, 0.025)
+    """
 
     by_pair: ClassVar[bool] = True
 
     confidence: float = 0.95
     start: float = 0.05
     worth: float = WORTH
-    stride: float = inf
-    """How far a look may be from the one before, as a share of the information at that one."""
-    step: float = 0.0
-    """How much further, whatever is there; 1 is the whole way."""
-    finest: float = 0.0
-    """How far looks lie apart at least, in the mean; 0 is for a pair that may be looked at all the time."""
+    spacing: Spacing | None = None
+    """None: that of the plan (`Plan.deciding_rule`); by itself it holds at any looks."""
 
     def __post_init__(self) -> None:
         rule = f"confidence must lie above 0.5 and be at most {SUREST:g}"
@@ -70,9 +76,10 @@ class Optimal:
         require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
         rule = f"worth must lie between {LEAST_WORTH:g} and {MOST_WORTH:g}"
         require(LEAST_WORTH <= self.worth <= MOST_WORTH, rule, self.worth)
+        stride, step, finest = self._looks
         rule = "stride and step must not be negative, nor both 0"
-        require(min(self.stride, self.step) >= 0.0 < max(self.stride, self.step), rule, (self.stride, self.step))
-        require(0.0 <= self.finest < 1.0, "finest must lie in [0, 1)", self.finest)
+        require(min(stride, step) >= 0.0 < max(stride, step), rule, (stride, step))
+        require(0.0 <= finest < 1.0, "finest must lie in [0, 1)", finest)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         return self._computed().boundary(evidence.information)
@@ -92,6 +99,11 @@ class Optimal:
         return _continued(self, left, now, self.ties.extended(looks, now, delta))
 
     @property
+    def futility(self) -> float:
+        """The least chance of being settled that is worth the whole way to the horizon."""
+        return FUTILITY * min(WORTH / self.worth, 1.0)
+
+    @property
     def ties(self) -> Sequential:
         """The rule that certifies ties and gives the p-values of all pairs: it gives nothing up, so that its boundary
         does not count on that."""
@@ -108,17 +120,27 @@ class Optimal:
         # a hair below, so that rounding in t never hides the first look
         start = self.start * (1.0 - 1e-9) if self.start < 1.0 else 1.0
         alpha = 2.0 * (1.0 - self.confidence) - self.reserve
-        return optimal_stopping(alpha, start, self.worth, self.stride, self.step, self.finest)
+        return optimal_stopping(alpha, start, self.worth, *self._looks)
+
+    @property
+    def _looks(self) -> Spacing:
+        return Spacing() if self.spacing is None else self.spacing
 
 
-def _optimal(confidence: float, start: float, worth: float = WORTH, spacing: Spacing = ANY_SPACING) -> Optimal:
-    return Optimal(confidence, start, worth, *spacing)
+def _optimal(confidence: float, start: float, worth: float = WORTH) -> Optimal:
+    return Optimal(confidence, start, worth)
 
+
+AT_ANY_LOOKS = (
+    "A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon of "
+    "{horizon}, and c is such that the promise holds at whatever looks are taken from the first one on."
+)
+"""What is said of it where it gives nothing up (`Plan.deciding_rule`)."""
 
 OPTIMAL = RuleEntry(
     name="optimal",
     make=_optimal,
-    gist="boundary and giving up computed together",
+    gist="holds at any number of looks, and gives up early",
     says="A comparison is called, or given up, where backward induction says that further looks are not worth "
     "their trials: a call is worth {worth} times the whole way to the horizon of {horizon}.",
     promise=HOLDS_AT_ANY_LOOK,
@@ -131,9 +153,9 @@ OPTIMAL = RuleEntry(
             name="worth",
             type="factor",
             says="What a call is worth to `optimal`, in whole ways of a comparison to its horizon, between 0.1 and 50: "
-            "more costs more and calls more; default 2.",
-            example=2.0,
-            default="2",
+            "more costs more and calls more; default 3.",
+            example=3.0,
+            default="3",
         ),
     ),
 )

@@ -1,6 +1,6 @@
 """The plan of a run: everything that decides, besides the outcomes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +13,11 @@ from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pai
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
-from adaptive_eval.core.policies import Policy, Weighted
+from adaptive_eval.core.optimal import Optimal, Spacing
+from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import LEAST_DRAWN, Bench, Budget, Pace, Trials, require
+from adaptive_eval.core.settings import LEAST_DRAWN, MOST_PER_ROUND, Bench, Budget, Pace, Trials, require
 from adaptive_eval.core.types import NO_COST, Cost
 
 
@@ -46,16 +47,16 @@ class Plan:
     """Plug-ins and numbers; the defaults are those of the configuration file.
 
     Examples:
-        >>> from adaptive_eval.core import Bench, Best, Budget, Judging, Plan, Sequential
+        >>> from adaptive_eval.core import Bench, Best, Budget, Judging, Optimal, Plan
         >>> bench = Bench(models=3, questions=30, weights=[0.0, 1.0])
-        >>> plan = Plan(bench, Best(), Sequential(0.9), judging=Judging(delta=0.02), budget=Budget(trials=5000))
+        >>> plan = Plan(bench, Best(), Optimal(0.9), judging=Judging(delta=0.02), budget=Budget(trials=5000))
         >>> plan.trials.max, plan.prior
         (80, 'self')
     """
 
     bench: Bench
     objective: Objective = field(default_factory=Ranking)
-    rule: Rule = field(default_factory=Sequential)
+    rule: Rule = field(default_factory=Optimal)
     policy: Policy = field(default_factory=Weighted)
     judging: Judging = field(default_factory=Judging)
     prior: Prior = "self"
@@ -85,7 +86,7 @@ class Plan:
         self._check_drawn()
         rule = self.deciding_rule
         correctable = not self.judging.familywise or isinstance(rule, Correctable)
-        require(correctable, "familywise needs a rule with p-values, as sequential, optimal and anytime have", rule)
+        require(correctable, "familywise needs a rule with p-values, as optimal and anytime have", rule)
         family = self.objective.family(self.bench.models)
         if not isinstance(family, int):
             self._check_pairs(family)
@@ -129,6 +130,8 @@ class Plan:
             self.objective,
         )
         require(self.estimator == "average", "drawn compares averages", self.estimator)
+        weights = self.bench.question_weights
+        require(weights is None, "drawn needs questions that weigh alike: they are a sample of all", weights)
         require(
             self.pace.in_step,
             "drawn needs a pace at which all models go in step",
@@ -164,6 +167,21 @@ class Plan:
         require(bool(most <= self.trials.max), f"{rule}, which is {self.trials.max}", float(most))
 
     @property
+    def spacing(self) -> Spacing | None:
+        """How a pair's looks lie up to the first horizon; None where nobody knows.
+
+        They are at most twice the largest round apart, since trials go where they tell most, and there are at most two
+        of them for one trial a question of both models; a policy of the user's own may do with smaller rounds.
+        """
+        trials, pace = (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
+        if pace.share or self.bench.recorded:
+            return None
+        dearer = MOST_PER_ROUND if pace.in_step and self.budget.currency != "trials" else 1.0
+        one_round = self.round_of / (trials.max * self.bench.questions)
+        finest = 0.5 * one_round if isinstance(self.policy, BUILT_IN) else 0.0
+        return Spacing(0.0, 2.0 * dearer * one_round, finest)
+
+    @property
     def judged_pairs(self) -> tuple[IndexArray, IndexArray]:
         """The first and the second of every pair that is judged."""
         return judged_pairs(self.bench.models, self.objective.reference is not None, self.objective.margin)
@@ -195,9 +213,12 @@ class Plan:
 
         A rule that gives up itself judges neither comparisons that share an error, which Holm's procedure can by
         p-values, nor pairs whose trials share seeds, which know the most long before the horizon: there its test that
-        gives nothing up decides (benchmarks/coupled_runs.md).
+        gives nothing up decides (benchmarks/coupling.md). So it does where nobody knows how looks will lie.
         """
         rule = self.rule if self.objective.rule is None else self.objective.rule
+        if isinstance(rule, Optimal) and rule.spacing is None:
+            spacing = self.spacing
+            rule = rule.ties if spacing is None else replace(rule, spacing=spacing)
         if is_giving_up(rule) and (self.judging.familywise or self.coupled):
             rule = rule.ties
         return CoupledSequential(rule) if self.coupled and isinstance(rule, Sequential) else rule

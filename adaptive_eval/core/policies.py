@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.settings import CELLS_AT_ONCE, require
-from scorio.moments import FloatArray, IntArray
+from scorio.moments import FloatArray, IntArray, weighted
 
 if TYPE_CHECKING:
     from adaptive_eval.core.evidence import IndexArray
@@ -40,6 +40,8 @@ class View:
     """(L, M): variance of one further trial."""
     sizes: IntArray
     """(L,): the most trials that each model may get in this round; 0 where it was set aside."""
+    question_weights: FloatArray | None = None
+    """(M,): weights of the questions in the score, with mean 1; None: alike."""
 
 
 class Policy(Protocol):
@@ -95,7 +97,7 @@ class UnresolvedPairs:
     def allocate(self, view: View) -> IntArray:
         return spread_over_open(view, self.weights(view.trial_var))
 
-    def weights(self, trial_var: FloatArray) -> FloatArray:
+    def weights(self, trial_var: FloatArray, g: FloatArray | None = None) -> FloatArray:
         """Relative trials of each question."""
         return np.ones_like(trial_var)
 
@@ -121,11 +123,11 @@ class Weighted:
         _check_tempering(self.shrink, self.floor)
 
     def allocate(self, view: View) -> IntArray:
-        return spread_over_open(view, self.weights(view.trial_var))
+        return spread_over_open(view, self.weights(view.trial_var, view.question_weights))
 
-    def weights(self, trial_var: FloatArray) -> FloatArray:
+    def weights(self, trial_var: FloatArray, g: FloatArray | None = None) -> FloatArray:
         """Relative trials of each question."""
-        return question_weights(trial_var, self.shrink, self.floor)
+        return question_weights(trial_var, self.shrink, self.floor, g)
 
 
 WEIGHTED = PolicyEntry(
@@ -158,7 +160,7 @@ class Leader:
         served = view.open_pairs
         if len(served):
             served = served[view.power >= self.share * view.power.max()]
-        weights = question_weights(view.trial_var, self.shrink, self.floor)
+        weights = question_weights(view.trial_var, self.shrink, self.floor, view.question_weights)
         return _spread_all(view, _members(view, served), weights)
 
 
@@ -190,19 +192,24 @@ SOONEST = PolicyEntry(
 )
 
 
-def question_weights(trial_var: FloatArray, shrink: float, floor: float) -> FloatArray:
+BUILT_IN = (Uniform, UnresolvedPairs, Weighted, Leader)
+
+
+def question_weights(trial_var: FloatArray, shrink: float, floor: float, g: FloatArray | None = None) -> FloatArray:
     """Relative trials per question (L, M), mean 1 for each model: the others' root mean variance, tempered.
 
     weight_q = (1 - shrink) sd_q / mean(sd) + shrink, at least `floor`, where sd_q^2 averages v_q over the other models.
+    Times g_q, the weight of the question in the score: Neyman's allocation is n_q proportional to g_q sd_q.
     Of several benches (..., L, M), each by itself.
     """
     if trial_var.shape[-2] == 1:
-        return np.ones_like(trial_var)
+        return weighted(np.ones_like(trial_var), g)
     weights = _sums_of_others(trial_var)
     np.sqrt(weights, out=weights)  # in place from here on: models times questions may be large
     weights *= (1.0 - shrink) / weights.mean(axis=-1, keepdims=True)
     weights += shrink
     np.maximum(weights, floor, out=weights)
+    weights = weighted(weights, g)
     weights /= weights.mean(axis=-1, keepdims=True)
     return weights
 

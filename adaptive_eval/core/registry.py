@@ -5,11 +5,11 @@ from its options, whether it is listed here or is a user's own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from adaptive_eval.core import anytime, objectives, optimal, policies, rules, sequential
+from adaptive_eval.core import anytime, objectives, optimal, policies, rules
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import PolicyEntry
@@ -24,14 +24,17 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
 
 
 RULES: dict[str, RuleEntry] = _by_name(
-    sequential.SEQUENTIAL,
+    optimal.OPTIMAL,
     rules.ZSCORE,
     rules.PUBLISHED,
-    rules.INTERVALS,
     anytime.ANYTIME,
-    optimal.OPTIMAL,
     rules.EXPECTED_LOSS,
 )
+RETIRED: dict[str, RuleEntry] = _by_name(
+    replace(optimal.OPTIMAL, name="sequential", says=optimal.AT_ANY_LOOKS, gives_up=False, options=()),
+    replace(rules.ZSCORE, name="intervals", says="A comparison is called when two intervals part.", options=()),
+)
+"""Rules of earlier versions, of which stored runs tell; `optimal` is in their place."""
 POLICIES: dict[str, PolicyEntry] = _by_name(
     policies.WEIGHTED,
     policies.UNRESOLVED_PAIRS,
@@ -74,10 +77,9 @@ PUBLISHED = Preset(
             "rule": rules.PUBLISHED.name,
             "prior": "uniform",
             "delta": 0.0,
-            "futility": False,
             "familywise": "none",
         },
-        "allocation": {"policy": policies.UNRESOLVED_PAIRS.name, "lookahead": 0, "growth": 0.0},
+        "allocation": {"policy": policies.UNRESOLVED_PAIRS.name, "lookahead": 0},
         "trials": {"favour": "answers"},
     },
 )

@@ -1,7 +1,7 @@
 """What a run has found, as plain values."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +10,9 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.core.look import VERDICTS, JudgedLook, Supply, describe, letters, pair_verdicts, tiers
+from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.settings import CELLS_AT_ONCE, Budget
+from adaptive_eval.core.settings import CELLS_AT_ONCE, Bench, Budget
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
@@ -96,7 +96,7 @@ class Result(NamedTuple):
 def conclude(
     plan: Plan,
     standing: JudgedLook,
-    supply: Supply,
+    supply: AvailableTrials,
     counts: NDArray[np.integer],
     bounds: ScoreBounds | None,
     reason: Reason | None,
@@ -127,7 +127,7 @@ def conclude(
     )
 
 
-def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: Supply) -> float:
+def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: AvailableTrials) -> float:
     target = np.zeros(plan.bench.models + 1)
     at_work = [(one.better, one.worse, one.trials_needed) for one in pairs if one.verdict is Verdict.OPEN]
     if at_work:
@@ -139,7 +139,7 @@ def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: Supply) -> float:
     return float(np.maximum(target[:-1] - supply.trials, 0.0)[plan.bench.asked].sum())
 
 
-def _payable(budget: Budget, supply: Supply, spent: Cost) -> float:
+def _payable(budget: Budget, supply: AvailableTrials, spent: Cost) -> float:
     """Further trials that the caps pay for at the mean price so far, those in flight among them."""
     trials = float(supply.trials.sum())
     used = {"trials": trials, **spent._asdict()}
@@ -155,11 +155,10 @@ def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArr
 
 
 def _models(
-    plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray, bounds: ScoreBounds | None
+    plan: Plan, standing: JudgedLook, supply: AvailableTrials, means: FloatArray, bounds: ScoreBounds | None
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
-    clusters = plan.bench.clusters
-    likely = _sampled_where_asked(means, clusters) if plan.drawn else sampled_variance(means, clusters)
+    likely = _sampled_where_asked(means, plan.bench.clusters) if plan.drawn else _sampled(means, plan.bench)
     sampled = np.sqrt(_at_least(estimates.var, likely))
     bayes_sigma = np.sqrt(estimates.bayes_var)
     tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
@@ -183,6 +182,31 @@ def _models(
         )
         for place, model in enumerate(standing.order.tolist())
     )
+
+
+def _by_benchmark(
+    of_sample: Callable[[FloatArray, NDArray[np.int64] | None, FloatArray | None], FloatArray],
+    values: FloatArray,
+    bench: Bench,
+) -> FloatArray:
+    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample: where there are several
+    benchmarks, one of each, so that how they differ adds nothing."""
+    clusters, g = bench.clusters, bench.question_weights
+    if bench.benchmark_of is None:
+        return of_sample(values, clusters, g)
+    total: FloatArray | float = 0.0
+    for label in range(int(bench.benchmark_of.max()) + 1):
+        own = bench.benchmark_of == label
+        relative = np.ones(int(own.sum())) if g is None else g[own]
+        share = relative.sum() / bench.questions
+        groups = None if clusters is None else clusters[own]
+        total = total + share**2 * of_sample(values[..., own], groups, relative / relative.mean())
+    return np.asarray(total)
+
+
+def _sampled(values: FloatArray, bench: Bench) -> FloatArray:
+    """The variance of the mean of values (..., M) whose questions are a sample."""
+    return _by_benchmark(sampled_variance, values, bench)
 
 
 def _sampled_where_asked(values: FloatArray, clusters: NDArray[np.int64] | None) -> FloatArray:
@@ -209,7 +233,7 @@ def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
 def _comparisons(
     plan: Plan,
     standing: JudgedLook,
-    supply: Supply,
+    supply: AvailableTrials,
     means: FloatArray,
     together: FloatArray,
     decided: DecidingLooks,
@@ -261,27 +285,27 @@ def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[Floa
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
     against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
     if len(pairs) <= len(means):
-        return _of_few(against, pairs, plan.bench.clusters)
-    mean, first, second = against.mean(axis=-1), pairs[:, 0], pairs[:, 1]
-    shared = sampled_covariance(against, plan.bench.clusters)
+        return _of_few(against, pairs, plan.bench)
+    mean, first, second = plan.bench.mean(against), pairs[:, 0], pairs[:, 1]
+    shared = _by_benchmark(sampled_covariance, against, plan.bench)
     own = np.diag(shared)
     # of equal models nothing but a rounding error may be left, on either side of 0
     return mean[first] - mean[second], np.maximum(own[first] + own[second] - 2.0 * shared[first, second], 0.0)
 
 
-def _of_few(means: FloatArray, pairs: IndexArray, clusters: NDArray[np.int64] | None) -> tuple[FloatArray, FloatArray]:
+def _of_few(means: FloatArray, pairs: IndexArray, bench: Bench) -> tuple[FloatArray, FloatArray]:
     """The same from the differences themselves, of some pairs at a time."""
     difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
     at_once = max(CELLS_AT_ONCE // means.shape[1], 1)
     for start in range(0, len(pairs), at_once):
         part = slice(start, start + at_once)
         d = means[pairs[part, 0]] - means[pairs[part, 1]]
-        difference[part] = d.mean(axis=-1)
-        variance[part] = sampled_variance(d, clusters)
+        difference[part] = bench.mean(d)
+        variance[part] = _sampled(d, bench)
     return difference, variance
 
 
-def _reversals(plan: Plan, standing: JudgedLook, supply: Supply) -> tuple[PairVerdict, ...]:
+def _reversals(plan: Plan, standing: JudgedLook, supply: AvailableTrials) -> tuple[PairVerdict, ...]:
     """Called pairs, of all that were judged, whose difference points the other way today."""
     evidence, call = standing.evidence, standing.memory.call
     turned = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))

@@ -3,16 +3,14 @@
 A rule is one method, `boundary`; those that can be corrected for many comparisons also give a p-value of one look,
 whose running minimum is valid at any time, and know how to work `at_level` of another error probability. Those that
 know what becomes of them when the horizon is changed after looks were taken say so by `extended`. Beside each stands
-its entry, which `registry` lists. `sequential` and `anytime` have files of their own; the others are here.
+its entry, which `registry` lists. `optimal` and `anytime` have files of their own; the others are here.
 
 | rule            | boundary on |z|                        | promise                                         |
 |-----------------|----------------------------------------|-------------------------------------------------|
 | `zscore`        | constant                               | none at repeated looks                          |
 | `published`     | the same, and nothing latches          | as published: none at repeated looks            |
-| `intervals`     | the credible intervals do not overlap  | none at repeated looks                          |
-| `sequential`    | c t^(-kappa)                           | holds at whatever looks, up to the horizon      |
 | `anytime`       | normal mixture                         | holds at whatever looks, without a horizon      |
-| `optimal`       | computed with giving up (`optimal`)    | the same up to the horizon                      |
+| `optimal`       | computed with giving up (`optimal`)    | holds at whatever looks, up to the horizon      |
 | `expected_loss` | loss of the leader's choice < epsilon  | bounded regret                                  |
 
 What holds, per pair: a wrong order with probability at most 1 - confidence, a call between exact ties at most twice
@@ -111,6 +109,11 @@ class GivingUp(Rule, Protocol):
         ...
 
     @property
+    def futility(self) -> float:
+        """What is in the place of `Judging.futility` under this rule."""
+        ...
+
+    @property
     def ties(self) -> Correctable:
         """A rule that gives nothing up: it certifies ties within delta, and gives the p-values of all pairs."""
         ...
@@ -186,12 +189,12 @@ PEEKING_PROMISE = (
 PEEKING = (
     "the rule is made for one look and was checked at every one: on 30 questions with looks up to 80 trials, "
     "z > 1.645 names a winner between exactly equal models in a quarter to a half of all runs, not in a "
-    "tenth; rule: sequential keeps its promise at any number of looks"
+    "tenth; rule: optimal keeps its promise at any number of looks"
 )
 PUBLISHED_PEEKING = (
     "Measured at z > 1.645, with a look after every round from 4 to 80 trials of 30 questions, it named a winner "
     f"between two copies of one model in {TIES_NAMED} of runs, in 35% on average; with one look at 80 trials in 9%. "
-    "The rule sequential promises at most 10%, at any number of looks."
+    "The rule optimal promises at most 10%, at any number of looks."
 )
 PEEKING_IN_SHORT = (
     "none: looked at so often, this rule calls one of two equal models better in a quarter to a half of runs"
@@ -256,40 +259,10 @@ PUBLISHED = RuleEntry(
     + PUBLISHED_PEEKING
     + " What is compared, Bayes@N, is pulled to the middle of the scale, more so for models with fewer trials",
     in_short="none that survives repeated looks: at z > 1.645 after every round, one of two exactly equal models was "
-    f"called in {TIES_NAMED} of runs (measured), where the rule sequential promises at most 10%",
+    f"called in {TIES_NAMED} of runs (measured), where the rule optimal promises at most 10%",
     latching=False,
     estimator="bayes",
     options=(THRESHOLD,),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Intervals:
-    """The two credible intervals do not overlap: |d| >= z_(1+confidence)/2 (sigma_1 + sigma_2)."""
-
-    by_pair: ClassVar[bool] = True
-
-    confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        check_confidence(self.confidence)
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        together = evidence.sigma_first + evidence.sigma_second
-        with np.errstate(invalid="ignore"):
-            boundary = _quantile((1.0 + self.confidence) / 2.0) * together / evidence.sigma
-        return np.where(np.isfinite(boundary), boundary, np.inf)
-
-
-INTERVALS = RuleEntry(
-    name="intervals",
-    make=Intervals,
-    gist="where intervals part: repeated looks break it",
-    says="A comparison is called when the two credible intervals do not overlap at a look.",
-    promise=PEEKING_PROMISE,
-    correctable=False,
-    caution=PEEKING,
-    in_short=PEEKING_IN_SHORT,
 )
 
 
@@ -318,7 +291,7 @@ EXPECTED_LOSS = RuleEntry(
     promise="The model chosen is on average no more than this loss behind the best.",
     correctable=False,
     only_for=("best",),
-    instead="its promise is about the model that is chosen: use sequential",
+    instead="its promise is about the model that is chosen: use optimal",
     options=(
         Option(
             name="epsilon",

@@ -1,4 +1,7 @@
-"""The rule `sequential`, and what becomes of it when the horizon is changed after looks were taken.
+"""The boundary of `optimal` where it gives nothing up: c t^(-kappa), which holds at whatever looks are taken.
+
+It certifies ties, gives p-values, and decides where comparisons share an error, where models share seeds, and where
+nobody knows beforehand how looks will lie (`Plan.deciding_rule`).
 
 It shares its error out over the way to its horizon. On another horizon a comparison may spend what is left of its
 error, given what its looks have shown, and no more (`scorio.sinf.exchange`): calls between exact ties stay as rare as
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.rules import HOLDS_AT_ANY_LOOK, RuleEntry, check_confidence
+from adaptive_eval.core.rules import check_confidence
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 
@@ -30,7 +33,7 @@ class Sequential:
     """c t^(-kappa) for information t >= start; c holds at any schedule of looks (Wang and Tsiatis 1987).
 
     Examples:
-        >>> from adaptive_eval.core import Sequential
+        >>> from adaptive_eval.core.sequential import Sequential
         >>> round(Sequential(0.95).critical, 2), round(Sequential(0.99).critical, 2)
         (2.11, 2.71)
     """
@@ -79,23 +82,6 @@ def _shape_of(kappa: float, start: float) -> WangTsiatis:
     return WangTsiatis(kappa, start * (1.0 - 1e-9))
 
 
-def _sequential(confidence: float, start: float) -> Sequential:
-    return Sequential(confidence, start)
-
-
-SEQUENTIAL = RuleEntry(
-    name="sequential",
-    make=_sequential,
-    gist="holds at any number of looks",
-    says="A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon "
-    "of {horizon}, and c is such that the promise holds at whatever looks are taken from the first "
-    "one on.",
-    promise=HOLDS_AT_ANY_LOOK,
-    correctable=True,
-    spends_error=True,
-)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SpentError:
     """The exchanges of all pairs at one change of the horizon, by the path that is followed."""
@@ -110,7 +96,7 @@ class SpentError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinuedSequential:
-    """`sequential` after changes of the horizon: its heights count as those of the first horizon."""
+    """`Sequential` after changes of the horizon: its heights count as those of the first horizon."""
 
     rule: Sequential
     spent_errors: tuple[SpentError, ...]

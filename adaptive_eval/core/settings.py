@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.types import NO_COST, Cost
-from scorio.moments import CountArray
+from scorio.moments import CountArray, FloatArray, relative_weights, weighted
 
 
 def require(holds: bool, rule: str, got: object) -> None:
@@ -21,6 +21,9 @@ MOST_CATEGORIES = 254
 
 CELLS_AT_ONCE = 1 << 18
 """Counts that are worked on together: more would take memory, and no less time."""
+
+MOST_PER_ROUND = 4.0
+"""A cheap model gets at most this many times the trials of the dearest in a round."""
 
 LEAST_DRAWN = 50
 """Questions of a block: means of fewer are not near enough to normal where few of them differ."""
@@ -47,8 +50,7 @@ class Trials:
 class Pace:
     """How far rounds run ahead of the looks (DESIGN 3.6): servers kept full, for trials issued too many.
 
-    A round has one trial a question, or `growth` times the trials a model already has where that is more; round
-    k + `lookahead` is composed from look k - 1.
+    A round has one trial a question; round k + `lookahead` is composed from look k - 1.
 
     With a `share`, rounds are as large as the need, and each model has rounds of its own: after a look, what is in
     flight of a model is made up to that share of the trials at which one of its comparisons may be decided at the
@@ -58,7 +60,6 @@ class Pace:
     them in flight for as long as it is in an open comparison. Then they are parked: what is not sent stays unsent.
     """
 
-    growth: float = 0.0
     lookahead: int = 0
     share: float = 0.0
     opening: int = 0
@@ -69,16 +70,10 @@ class Pace:
     """A round takes as long whatever its size, as at a batch service."""
 
     def __post_init__(self) -> None:
-        require(self.growth >= 0.0, "growth must not be negative", self.growth)
         require(self.lookahead >= 0, "lookahead must not be negative", self.lookahead)
         require(0.0 <= self.share <= 1.0, "share must lie in [0, 1]", self.share)
-        require(
-            self.growth == 0.0 or self.share == 0.0,
-            "growth and share may not both be given: rounds grow, or are as large as the need",
-            self,
-        )
         require(self.opening >= 0, "opening must not be negative", self.opening)
-        require(not self.held or self.growth == self.share == 0.0, "held rounds have one trial a question each", self)
+        require(not self.held or self.share == 0.0, "held rounds have one trial a question each", self)
         require(
             not self.even or self.share > 0.0, "even needs a share, with which rounds are as large as the need", self
         )
@@ -165,6 +160,10 @@ class Bench:
     """R0: outcomes (L, M, K) known beforehand; they need not be whole, where each counts less than a trial."""
     clusters: NDArray[np.int64] | None = None
     """Cluster label 0..G-1 of each question, for the sampled-questions uncertainty."""
+    question_weights: FloatArray | None = None
+    """(M,): weights of the questions, positive, scaled to a mean of 1; None: alike."""
+    benchmark_of: NDArray[np.int64] | None = None
+    """Benchmark label 0..B-1 of each question, where a run has several: each is a sample of its own."""
     recorded: frozenset[int] = frozenset()
     """Models that are never asked: `prior_counts` has all that is known of them, some of every question."""
     recorded_ungraded: NDArray[np.int64] | None = None
@@ -183,11 +182,23 @@ class Bench:
             shape = (self.models, self.questions, self.categories)
             require(self.prior_counts.shape == shape, f"prior_counts must have shape {shape}", self.prior_counts.shape)
             require(bool(self.prior_counts.min() >= 0), "prior_counts must not be negative", self.prior_counts.min())
-        if self.clusters is not None:
-            require(self.clusters.shape == (self.questions,), "clusters needs one label a question", self.clusters)
-            labels = np.unique(self.clusters)
-            require(np.array_equal(labels, np.arange(len(labels))), "cluster labels must be 0, 1, ...", labels)
+        self._check_question_weights()
+        for name in ("clusters", "benchmark_of"):
+            self._check_labels(name, getattr(self, name))
         self._check_recorded()
+
+    def _check_question_weights(self) -> None:
+        if self.question_weights is None:
+            return
+        g = relative_weights(self.question_weights)
+        require(len(g) == self.questions, "question_weights needs one weight a question", len(g))
+        object.__setattr__(self, "question_weights", None if np.ptp(self.question_weights) == 0.0 else g)
+
+    def _check_labels(self, name: str, of_questions: NDArray[np.int64] | None) -> None:
+        if of_questions is not None:
+            require(of_questions.shape == (self.questions,), f"{name} needs one label a question", of_questions)
+            labels = np.unique(of_questions)
+            require(np.array_equal(labels, np.arange(len(labels))), f"labels of {name} must be 0, 1, ...", labels)
 
     def _check_recorded(self) -> None:
         if not self.recorded:
@@ -208,6 +219,10 @@ class Bench:
     def categories(self) -> int:
         """Grades an outcome may have: 0 to one less than this."""
         return len(self.weights)
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """The mean over the questions of values (..., M), by the weights of these."""
+        return np.asarray(weighted(values, self.question_weights).mean(axis=-1))
 
     @property
     def asked(self) -> NDArray[np.bool_]:

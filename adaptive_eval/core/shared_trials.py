@@ -30,7 +30,7 @@ from scorio.sinf.paired import (
 Indices = NDArray[np.intp]
 WORTH_PAIRING = 0.3
 """A variance so far from that of independent models, either way: less would not pay for asking all questions alike,
-which takes up to 1.3 times the trials of weighted ones (benchmarks/coupled_runs.md)."""
+which takes up to 1.3 times the trials of weighted ones (benchmarks/coupling.md)."""
 STANDARD_ERRORS = 3.0
 """And so many of them: by chance it happens to one pair in some hundreds."""
 
@@ -48,7 +48,7 @@ class SharedTrials:
     """Every graded trial by model, question and number, and for each pair of models how often each difference came."""
 
     def __init__(self, bench: Bench) -> None:
-        self._weights = bench.weights
+        self._bench, self._weights, self._g = bench, bench.weights, bench.question_weights
         self._differences: DifferenceValues = difference_values(bench.weights)
         self._came = np.full((bench.models, bench.questions, 0), MISSING, dtype=np.uint8)
         """(L, M, N): categories, or the marks of trials without one."""
@@ -83,7 +83,7 @@ class SharedTrials:
     def _coupling(self, pair: int) -> Coupling:
         low, high = (self._came[model] for model in np.argwhere(self._pair == pair)[0])
         both = (low < UNGRADED) & (high < UNGRADED)
-        return coupling(np.nonzero(both)[0], self._weights[low[both]], self._weights[high[both]])
+        return coupling(np.nonzero(both)[0], self._weights[low[both]], self._weights[high[both]], self._g)
 
     def variances(self, first: Indices, second: Indices) -> FloatArray:
         """Of the difference of each of these pairs that is judged by it, over that of independent models; else nan."""
@@ -119,7 +119,9 @@ class SharedTrials:
             worst, best = int(self._weights.argmin()), int(self._weights.argmax())
             ways += [counts + self._filled(first, second, *fill) for fill in ((best, worst), (worst, best))]
         values = self._differences.values
-        return [PairedEvidence(chosen, paired_moments(way, self._weights, values, horizon), values) for way in ways]
+        groups = self._bench.benchmark_of
+        found = (paired_moments(way, self._weights, values, horizon, self._g, groups) for way in ways)
+        return [PairedEvidence(chosen, one, values) for one in found]
 
     def _filled(self, first: Indices, second: Indices, of_first: int, of_second: int) -> IntArray:
         """Counts (n, M, D) of the trials that both have and one has no grade for, were it this one."""

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.compose import allocated, most_that_fit, sizes_in_step
+from adaptive_eval.core.compose import allocated, most_that_fit
 from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
 from adaptive_eval.core.in_flight import TrialArray
 from adaptive_eval.core.judge import BoolArray, LatchedVerdicts
 from adaptive_eval.core.look import (
+    AvailableTrials,
     JudgedLook,
-    Supply,
     judge_look,
     likely_open,
     pair_verdicts,
@@ -149,16 +149,16 @@ class RunStack:
             bayes=plan.estimator == "bayes",
         )
 
-    def _supply(self) -> Supply:
+    def _supply(self) -> AvailableTrials:
         """What is left for every run, and for each of its pairs."""
         models, questions = self._shape
         trials = self._there.sum(axis=2, dtype=np.int64).ravel()
         nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros(len(trials), dtype=np.int64)
         affordable = np.maximum(self._cap - self._issued.sum(axis=(1, 2)), 0.0)
         of_pairs = np.repeat(affordable, len(self._memory.call) // len(self._runs))
-        return Supply(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
+        return AvailableTrials(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
 
-    def _look(self, supply: Supply) -> JudgedLook:
+    def _look(self, supply: AvailableTrials) -> JudgedLook:
         """At every pair of which it may change something."""
         if self._plan.judging.latch:
             among = undecided(self._memory)
@@ -177,7 +177,7 @@ class RunStack:
         self,
         estimates: Estimates,
         memory: LatchedVerdicts,
-        supply: Supply,
+        supply: AvailableTrials,
         benches: int,
         among: IndexArray | None = None,
     ) -> JudgedLook:
@@ -246,7 +246,8 @@ class RunStack:
         policy = self._plan.policy
         if not weighs_questions(policy):
             return self._one_by_one(view, of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool))
-        weights = policy.weights(view.trial_var.reshape(self._issued.shape)).reshape(view.issued.shape)
+        of_runs = view.trial_var.reshape(self._issued.shape)
+        weights = policy.weights(of_runs, view.question_weights).reshape(view.issued.shape)
         extra = spread_over_open(view, weights).astype(np.int32).reshape(self._issued.shape)
         fits = trials.sum(axis=1) + extra.sum(axis=(1, 2)) <= self._cap
         return self._one_by_one(view, of, ~fits & going, extra, fits)
@@ -254,7 +255,7 @@ class RunStack:
     def _view(self, look: JudgedLook, pairs: IndexArray, power: FloatArray, trials: NDArray[np.int64]) -> View:
         """What a policy may know of all runs."""
         plan, questions = self._plan, self._shape[1]
-        sizes = sizes_in_step(trials.ravel(), questions, plan.pace.growth)
+        sizes = np.full(trials.size, questions)
         return View(
             open_pairs=pairs,
             power=power,
@@ -263,6 +264,7 @@ class RunStack:
             issued=self._issued.reshape(-1, questions),
             trial_var=look.estimates.trial_var,
             sizes=np.clip(plan.trials.max * questions - trials.ravel(), 0, sizes),
+            question_weights=plan.bench.question_weights,
         )
 
     def _one_by_one(
@@ -298,7 +300,7 @@ class RunStack:
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    def _end_those_without_a_round(self, supply: Supply, fits: BoolArray) -> None:
+    def _end_those_without_a_round(self, supply: AvailableTrials, fits: BoolArray) -> None:
         done = [number for number, flying in enumerate(self._flying) if not flying]
         for number in done:
             left = supply_of(supply, number, len(self._runs))
@@ -312,7 +314,7 @@ class RunStack:
             )
         self._drop(done)
 
-    def _look_alone(self, number: int, supply: Supply) -> JudgedLook:
+    def _look_alone(self, number: int, supply: AvailableTrials) -> JudgedLook:
         """One run's look at all of its pairs, which finds no more of them to call or to tie."""
         alone = np.arange(len(self._runs)) == number
         estimates, memory = (some_of(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
@@ -335,13 +337,13 @@ class RunStack:
         self._kept = None if self._kept is None else [self._kept[number] for number in stay]
 
 
-def supply_of(supply: Supply, number: int, benches: int) -> Supply:
+def supply_of(supply: AvailableTrials, number: int, benches: int) -> AvailableTrials:
     """What is left for one of several runs."""
     models, affordable = len(supply.trials) // benches, np.asarray(supply.affordable)
     own = slice(number * models, (number + 1) * models)
     left = float(affordable[number * (len(affordable) // benches)])
     arrays = (getattr(supply, name)[own] for name in ("set_aside", "before", "recorded"))
-    return Supply(supply.trials[own], supply.left[own], left, *arrays)
+    return AvailableTrials(supply.trials[own], supply.left[own], left, *arrays)
 
 
 def _of_run(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
@@ -354,4 +356,5 @@ def _of_run(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
         issued=view.issued[own],
         trial_var=view.trial_var[own],
         sizes=view.sizes[own],
+        question_weights=view.question_weights,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.judge import BoolArray
-from adaptive_eval.core.look import VERDICTS, JudgedLook, Supply
+from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.types import Verdict
 
@@ -19,7 +19,7 @@ _OPEN, _LATCHED = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.TIED)
 
 
 def still_wanted(
-    standing: JudgedLook, supply: Supply, objective: Objective, in_flight: BoolArray, *, latch: bool
+    standing: JudgedLook, supply: AvailableTrials, objective: Objective, in_flight: BoolArray, *, latch: bool
 ) -> BoolArray:
     """(L,): models of which trials may still be asked, by the latest look; without `latch` no verdict is for good."""
     models = len(in_flight)

@@ -31,7 +31,7 @@ def times_to_decision(
             return np.asarray(times_to_decision(evidence, rule, judging)[at])
         evidence = evidence.of_pairs(at)
     most = 1.0 / np.clip(evidence.information, 1e-6, 1.0)
-    times = most.copy()
+    times, futility = most.copy(), judging.futility_under(rule)
     found = np.zeros(len(most), dtype=bool)
     for step in range(1, STEPS + 1):
         u = most ** (step / STEPS)
@@ -39,10 +39,11 @@ def times_to_decision(
         bound = rule.boundary(same)
         ends = np.abs(same.z) >= bound
         ends |= tied(same.difference, same.sigma, tie_boundary(rule, same, bound), judging.delta)
+        equal = after(evidence, u, drift=False)
         if is_giving_up(rule):
-            ends |= rule.gives_up(after(evidence, u, drift=False))
-        elif judging.futility is not None:
-            ends |= _given_up(after(evidence, u, drift=False), rule, judging.delta, judging.futility)
+            ends |= rule.gives_up(equal)
+        if futility is not None:
+            ends |= _given_up(equal, rule, judging.delta, futility)
         times = np.where(ends & ~found, u, times)
         found |= ends
     return times

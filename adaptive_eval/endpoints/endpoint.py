@@ -32,7 +32,7 @@ from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
 from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
 from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity, fingerprint_of, name_of
 from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.traffic import Request, Traffic
+from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import (
     KEEP_TOKENS,
     Again,
@@ -86,11 +86,11 @@ class ModelEndpoint:
         self._sleep = sleep
         self._clock = asyncio.get_running_loop().time
         self._bodies = BodyBuilder(config, sampling)
-        self._replicas = ReplicaSet(config.replicas, limits.concurrency, self._clock)
+        self._replicas = ReplicaSet(config.replicas, limits.in_flight, self._clock)
         for replica in self._replicas.replicas if ready else ():
             replica.answered_at = self._clock()
         self._watch = HealthWatch(self._replicas, caller.probe, limits.patience, self._clock)
-        self._loads = (loads or LoadWatch()) if limits.steer else None
+        self._loads = loads or LoadWatch()
         told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
         longest = told if isinstance(told, int) else None
         self._times = ResponseTimes(sampling.timeout, longest)
@@ -142,8 +142,7 @@ class ModelEndpoint:
         await self._watch.close()
         await self._overdue.close()
         await self._servers.close()
-        if self._loads is not None:
-            await self._loads.leave(self._replicas)
+        await self._loads.leave(self._replicas)
         await self._caller.close()
 
     @property
@@ -162,8 +161,7 @@ class ModelEndpoint:
         self._started = True
         self._watch.start()
         self._overdue.start()
-        if self._loads is not None:
-            self._loads.join(self._replicas, self._metrics, self._together)
+        self._loads.join(self._replicas, self._metrics, self._together)
 
     async def _metrics(self, url: str) -> tuple[int, bytes]:
         return await self._caller.fetch_outside_api(url, "/metrics")
@@ -179,7 +177,7 @@ class ModelEndpoint:
         return answers
 
     async def _request(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
-        request = Request(prompt, seeds, self._bodies.body(prompt, seeds, self._streaming is not False), again)
+        request = AttemptedRequest(prompt, seeds, self._bodies.body(prompt, seeds, self._streaming is not False), again)
         try:
             try:
                 answers = await self._attempt(request)
@@ -203,9 +201,9 @@ class ModelEndpoint:
             self._traffic.lost += len(answers)
             raise
 
-    async def _in_one_piece(self, request: Request, refusal: Rejected) -> list[Answer]:
+    async def _in_one_piece(self, request: AttemptedRequest, refusal: Rejected) -> list[Answer]:
         """A server that never streamed seems to refuse it: ask for the response in one piece."""
-        request = Request(request.prompt, request.seeds, unstreamed(request.body), request.again, request.lost)
+        request = AttemptedRequest(request.prompt, request.seeds, unstreamed(request.body), request.again, request.lost)
         try:
             return await self._attempt(request)
         except Failure as failure:
@@ -213,7 +211,7 @@ class ModelEndpoint:
         except Rejected:
             raise refusal from None
 
-    async def _fewer(self, request: Request, seeds: range, refused: int, why: str) -> list[Answer]:
+    async def _fewer(self, request: AttemptedRequest, seeds: range, refused: int, why: str) -> list[Answer]:
         """The server refuses or ignores n: ask for fewer answers at a time, now and from now on."""
         together = self._servers.fewer(refused)
         answers = await self._all(request.prompt, _groups(seeds, together), request.again)
@@ -222,7 +220,7 @@ class ModelEndpoint:
             self._servers.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
         return answers
 
-    async def _persist(self, request: Request, first: Failure) -> list[Answer]:
+    async def _persist(self, request: AttemptedRequest, first: Failure) -> list[Answer]:
         """Repeat a failed request until it is answered or given up."""
         pending: Failure | None = first
         # one long answer must not take with it the others of its request: they part at the first time-out
@@ -272,7 +270,7 @@ class ModelEndpoint:
             self._servers.note_first(Notice("stray_refusal", STRAY.format(request.refusal)))
         return answers
 
-    async def _attempt(self, request: Request) -> list[Answer]:
+    async def _attempt(self, request: AttemptedRequest) -> list[Answer]:
         """Send a request once."""
         replica = request.replica = await self._replicas.acquire(avoid=request.replica)
         traffic = self._traffic
@@ -326,7 +324,7 @@ class ModelEndpoint:
         self._doubts.accepted(replica, pulse.sent_at)
         return answers
 
-    def _refused(self, request: Request, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
+    def _refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
         """What becomes of a request that was refused: it is sent again, unless that is believed."""
         self._traffic.failed(FailureKind.REFUSED, refusal)
         request.refusal = refusal
@@ -335,7 +333,7 @@ class ModelEndpoint:
         pending = self._overdue.pending(replica)
         return Refused(refusal, self._doubts.refused(replica, refusal, sent_at, pending))
 
-    def _interrupted(self, request: Request, replica: Replica, pulse: LastHeard) -> Failure:
+    def _interrupted(self, request: AttemptedRequest, replica: Replica, pulse: LastHeard) -> Failure:
         """What ended an attempt from outside: it was overdue, or its replica is dead."""
         self._lose(request)
         if pulse.overdue is None:
@@ -348,7 +346,7 @@ class ModelEndpoint:
         self._failed(replica, failure, pulse.sent_at)
         return failure
 
-    def _lose(self, request: Request) -> None:
+    def _lose(self, request: AttemptedRequest) -> None:
         """Count a request whose answers may have been generated, and do not count."""
         self._traffic.lost += len(request.seeds)
         request.lost = True
@@ -362,7 +360,7 @@ class ModelEndpoint:
         elif self._streaming is None and reply.status == 200 and any(answer.text for answer in answers):
             self._streaming = None if self._overdue.streams else False  # one that is in flight may show that it can
 
-    def _read(self, request: Request, replica: Replica, reply: Reply) -> list[Answer]:
+    def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply) -> list[Answer]:
         abreast = replica.window.size * len(request.seeds)
         arrival = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         if reply.status == 200:
@@ -409,7 +407,7 @@ class ModelEndpoint:
         if expected:
             self._pacer.correct(expected, prompt + completion)
 
-    def _unsent(self, request: Request, replica: Replica, sent_at: float) -> None:
+    def _unsent(self, request: AttemptedRequest, replica: Replica, sent_at: float) -> None:
         """There was no connection for a request, which is nobody's failure but this machine's: ask for less."""
         request.attempts -= 1
         self._traffic.requests -= 1
@@ -472,7 +470,7 @@ class ModelEndpoint:
         return _TINY_CHAT if self._config.api == "chat" else _TINY_TEXT
 
 
-async def _allowed(request: Request) -> None:
+async def _allowed(request: AttemptedRequest) -> None:
     """Ask before what was lost is asked for once more; raises `NotAskedAgain`."""
     if request.lost and request.again is not None and not await request.again():
         raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")

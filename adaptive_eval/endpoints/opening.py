@@ -36,7 +36,7 @@ def open_endpoint(
     key = keys.get(config.key_variable or "", "").strip()
     if not is_sendable(key):
         raise ConfigError(f"{config.key_variable} must hold a key, but what it holds has {NOT_SENDABLE}")
-    open_files.allow(open_files.wanted_for(limits.concurrency * len(config.replicas), len(config.replicas)))
+    open_files.allow(open_files.wanted_for(limits.in_flight * len(config.replicas), len(config.replicas)))
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready, notices=notices)
 

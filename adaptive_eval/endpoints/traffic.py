@@ -10,7 +10,7 @@ from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, EndpointStats,
 
 
 @dataclass(slots=True)
-class Request:
+class AttemptedRequest:
     """One request over all its attempts."""
 
     prompt: Prompt

@@ -17,7 +17,6 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validat
 
 from adaptive_eval.imports import SPECIFICATION
 from adaptive_eval.sections import Section
-from adaptive_eval.seeds import SEED_SPAN
 
 MAX_CONCURRENCY = 1024
 MOST_BYTES_A_TOKEN = 16
@@ -91,8 +90,6 @@ class Sampling(_Section):
     """Draw from tokens at least this likely beside the likeliest."""
     max_tokens: int | None = Field(None, ge=1)
     """The longest answer; also what a budget reserves for a trial at most."""
-    seed: int | None = Field(None, ge=0, lt=SEED_SPAN)
-    """Where consecutive trial seeds begin; a request carries the seed of its trial, never this one."""
     stop: str | tuple[str, ...] | None = None
     """Texts at which an answer ends."""
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
@@ -124,8 +121,9 @@ class Sampling(_Section):
 class Limits(_Section):
     """What one model's servers are asked to bear, and how often a failed request is repeated."""
 
-    concurrency: int = Field(64, ge=1, le=MAX_CONCURRENCY)
-    """Requests in flight per replica."""
+    in_flight: int = Field(64, ge=1, le=MAX_CONCURRENCY)
+    """Requests at a time, per replica; where a server tells its load (`/metrics` of vLLM and llama-server), no more
+    than it can use, so that requests do not queue there while their time runs."""
     requests_per_minute: float | None = Field(None, gt=0)
     """Of the model, all replicas together."""
     tokens_per_minute: float | None = Field(None, gt=0)
@@ -136,9 +134,6 @@ class Limits(_Section):
     """Seconds a model may fail before it is given up, however many attempts that takes: servers restart in minutes."""
     samples_per_request: int = Field(1, ge=1)
     """Answers to one question that may travel in one request (`n`), so that its prompt is read once."""
-    steer: bool = True
-    """Where a server tells its load (`/metrics` of vLLM and llama-server), keep no more in flight than it can use, so
-    that requests do not queue there while their time runs; `concurrency` is then the most."""
 
 
 class EndpointConfig(_Section):

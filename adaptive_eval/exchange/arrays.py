@@ -1,22 +1,17 @@
 """Arrays: an .npz file with R (L, M, N), -1 for no trial, or with counts, as a replay reads them.
 
-Imports and exports write the same array, and `adaptive-eval replay` reads it (see `recording`).
+Exports write it, and imports and `adaptive-eval replay` read it (see `recording`).
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.recording import NO_TRIAL, Recording, read_recording, write_recording
 from adaptive_eval.exchange.samples import LogFile, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
-from adaptive_eval.files import new_file
-from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.store import TrialRecord
 
 
 def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None:
@@ -31,37 +26,6 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None
     with path.open("wb") as file:
         questions = tuple(source.roster.questions)
         write_recording(file, outcomes, source.models, questions, source.rubric.weights, source.rubric.names)
-
-
-class OutcomeArray:
-    """The categories of trials by model, question and number."""
-
-    def __init__(self) -> None:
-        self.by_cell: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
-
-    def take(self, records: Iterable[TrialRecord]) -> None:
-        """Keep the category of each; an answer without a grade is missing."""
-        for record in records:
-            category = NO_TRIAL if record.category is None else record.category
-            self.by_cell[record.model, record.question][record.trial] = category
-
-    def array(self, models: Sequence[str], keys: Sequence[str]) -> NDArray[np.int8]:
-        """R, each cell's trials from 0 on in their order."""
-        most = max(len(trials) for trials in self.by_cell.values())
-        array = np.full((len(models), len(keys), most), NO_TRIAL, dtype=np.int8)
-        for row, model in enumerate(models):
-            for column, key in enumerate(keys):
-                trials = self.by_cell.get((model, key), {})
-                array[row, column, : len(trials)] = [trials[number] for number in sorted(trials)]
-        return array
-
-
-def write_tensor(path: Path, outcomes: OutcomeArray, gathering: RecordGatherer, rubric: Rubric) -> None:
-    """The array in an .npz file, which must not be there yet."""
-    models, keys = list(gathering.models), gathering.keys
-    array = outcomes.array(models, list(keys.values()))
-    with new_file(path, force=False) as draft, draft.open("wb") as file:
-        write_recording(file, array, models, list(keys), rubric.weights, rubric.names)
 
 
 SEED = 0

@@ -2,8 +2,6 @@
 
 An Inspect log is a zip whose members are compressed by Zstandard (method 93), which Python's zipfile does not know
 before 3.14; members are read here from their bytes.
-
-A large JSON object is read entry by entry: whole, it may be twenty times as large in memory as in the file.
 """
 
 import json
@@ -13,90 +11,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from json import JSONDecodeError, JSONDecoder
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import orjson
 
 from adaptive_eval.exchange.samples import LogFile
 from adaptive_eval.imports import load_extra
-
-SPACE = " \t\r\n\ufeff"
-
-
-class JsonEntry(NamedTuple):
-    """A key with its value, or with one element of the list that is its value."""
-
-    key: str
-    value: Any
-    element: int | None
-    share: float
-    """How much of the text is read."""
-
-
-def json_entries(text: str, listed: str) -> Iterator[JsonEntry]:
-    """The entries of the object in `text`; of the list under the key `listed`, each element by itself.
-
-    Raises `JSONDecodeError`, and `RecursionError` where it is nested too deeply.
-    """
-    cursor = _Cursor(text)
-    cursor.expect("{")
-    more = not cursor.at_mark("}")
-    while more:
-        key = str(cursor.value())
-        cursor.expect(":")
-        if key == listed and cursor.at_mark("["):
-            for number, element in enumerate(cursor.elements()):
-                yield JsonEntry(key, element, number, cursor.share)
-        else:
-            yield JsonEntry(key, cursor.value(), None, cursor.share)
-        more = cursor.expect(",}") == ","
-
-
-class _Cursor:
-    """A place in a JSON text."""
-
-    def __init__(self, text: str) -> None:
-        self._text, self._at, self._decoder = text, 0, JSONDecoder()
-
-    @property
-    def share(self) -> float:
-        return self._at / max(len(self._text), 1)
-
-    def value(self) -> Any:
-        """The value that begins here."""
-        self._skip()
-        found, self._at = self._decoder.raw_decode(self._text, self._at)
-        return found
-
-    def elements(self) -> Iterator[Any]:
-        """The elements of the list that begins here."""
-        self.expect("[")
-        more = not self.at_mark("]")
-        if not more:
-            self.expect("]")
-        while more:
-            yield self.value()
-            more = self.expect(",]") == ","
-
-    def at_mark(self, mark: str) -> bool:
-        """Whether this mark comes next."""
-        self._skip()
-        return self._text.startswith(mark, self._at)
-
-    def expect(self, marks: str) -> str:
-        """One of these marks, which is passed."""
-        self._skip()
-        found = self._text[self._at : self._at + 1]
-        if not found or found not in marks:
-            raise JSONDecodeError(f"Expecting {' or '.join(marks)}", self._text, self._at)
-        self._at += 1
-        return found
-
-    def _skip(self) -> None:
-        while self._text[self._at : self._at + 1] and self._text[self._at] in SPACE:
-            self._at += 1
-
 
 MOST_BYTES = 64 * 2**20
 """One record, or one member of an archive: a sample with its transcript has some 10^5 bytes."""
@@ -108,7 +28,6 @@ ALLOWANCE = 2**20
 MOST_WINDOW = 2**27
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def parse_log_json(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
@@ -136,14 +55,8 @@ def opened_file(file: LogFile) -> Iterator[IO[bytes]]:
 
 
 def read_whole(file: LogFile) -> bytes:
-    """All bytes of a file, unpacked where it is packed by Zstandard."""
+    """All bytes of a file."""
     with opened_file(file) as handle:
-        if handle.read(4) == ZSTD_MAGIC:
-            handle.seek(0)
-            data = decompressed(file, handle, MOST_BYTES + 1)
-            if len(data) > MOST_BYTES:
-                raise file.refuse(f"holds more than {MOST_BYTES:,} bytes, which no such log does")
-            return data
         size = handle.seek(0, 2)
         if size > MOST_FILE:
             raise file.refuse(f"has {size:,} bytes; at most {MOST_FILE:,} can be read of a file that is one JSON text")
@@ -151,11 +64,11 @@ def read_whole(file: LogFile) -> bytes:
         return handle.read()
 
 
-def decompressed(file: LogFile, packed: IO[bytes] | bytes, most: int, record: str | None = None) -> bytes:
+def decompressed(file: LogFile, packed: bytes, most: int, record: str) -> bytes:
     """At most so many bytes of what Zstandard has packed."""
     zstandard = _zstandard()
     try:
-        if isinstance(packed, bytes) and zstandard.frame_content_size(packed) == most - 1:
+        if zstandard.frame_content_size(packed) == most - 1:
             whole_frame: bytes = _decompressor().decompress(packed)  # twice as fast, where the frame says its length
             return whole_frame
         with _decompressor().stream_reader(packed, closefd=False) as stream:
@@ -240,4 +153,4 @@ def _decompressor() -> Any:
 
 
 def _zstandard() -> Any:
-    return load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval, .json.zst)")
+    return load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval)")

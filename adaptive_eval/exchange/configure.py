@@ -24,8 +24,9 @@ from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
-from adaptive_eval.record.thresholds import frozen_of, thresholds_from_run
+from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import ThresholdsFrozen
+from adaptive_eval.store.thresholds import frozen_of
 
 CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
 DEFAULT_GRADER = "exact"
@@ -39,12 +40,12 @@ NO_GRADER = (
 )
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
 PRECISION = 0.02
-"""What is wanted of a single model, which cannot be ranked: its score to so many points in a hundred."""
+"""Half width for a single model, which cannot be ranked, as a share of the scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """What is known from the logs: models, questions, settings and trials."""
+    """Models, questions, settings and trials as the logs have them."""
 
     name: str
     models: Mapping[str, LoggedSettings]
@@ -189,7 +190,7 @@ def _variables(names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What is to be imported, and as what."""
+    """Files to import, and the run to make of them."""
 
     files: Sequence[str]
     to: Path
@@ -213,7 +214,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ImportTerms:
-    """What an import was asked for, with everything looked up."""
+    """An import request with rubric, grader and questions looked up."""
 
     request: ImportRequest
     rubric: Rubric

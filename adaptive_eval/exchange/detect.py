@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from json import JSONDecodeError
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +13,7 @@ from adaptive_eval.exchange import lighteval, lm_eval, matharena
 from adaptive_eval.exchange.bounded import (
     MOST_BYTES,
     MOST_FILE,
-    ZSTD_MAGIC,
     Archive,
-    json_entries,
     opened_file,
     parse_log_json,
     read_whole,
@@ -39,9 +35,9 @@ from adaptive_eval.exchange.tables.reader import (
 
 Records = Iterator[Record]
 
-ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".npz", ".json.zst")
+ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".npz")
 SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
-"""What harnesses write beside their logs."""
+"""Files that harnesses write beside their logs."""
 
 
 class TableFormat(NamedTuple):
@@ -57,13 +53,12 @@ class TableFormat(NamedTuple):
 TABLES = (
     TableFormat("details of lighteval", lighteval.is_details, lambda file, _: lighteval.read_details(file)),
     TableFormat("outputs of MathArena", matharena.is_output, matharena.read_outputs),
-    TableFormat("signals for scorio", long_form.are_signal_lines, long_form.read_signal_lines),
 )
 """The first that recognises a table reads it; a table of nobody's is one row a trial, with our own columns."""
 LOGS = ", ".join(
     ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")
 )
-"""What is read besides tables of nobody's, in words for people."""
+"""Formats that are read besides plain tables, in words for people."""
 KNOWN = (
     f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
     "and one of category, score, correct and text"
@@ -110,11 +105,9 @@ def read_records(file: LogFile) -> Records:
         return _of_zip(file)
     if head.startswith(PARQUET_MAGIC):
         return _of_table(file, parquet_columns(file), parquet_rows(file))
-    if head.startswith(ZSTD_MAGIC):
-        return matharena.read_problem(file)
     if not head:
         raise file.refuse("is empty")
-    return _of_json(file, head) if head.startswith((b"{", b"[")) else _of_table(file, csv_columns(file), csv_rows(file))
+    return _of_json(file) if head.startswith((b"{", b"[")) else _of_table(file, csv_columns(file), csv_rows(file))
 
 
 def _of_zip(file: LogFile) -> Records:
@@ -139,33 +132,20 @@ def _of_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
     raise file.refuse(f"has the columns {', '.join(sorted(columns)) or 'none'}, which no known log has; {KNOWN}")
 
 
-def _of_json(file: LogFile, head: bytes) -> Records:
+def _of_json(file: LogFile) -> Records:
     """JSON lines, or one JSON text."""
-    if _first_keys(head) >= {"version", "status"}:
-        return inspect_log.read_json(file)
     row = _first_line(file)
     if row is None:
         row = mapping(parse_log_json(file, read_whole(file)))
     if lm_eval.is_samples(row):
         return lm_eval.read_samples(file)
-    if matharena.is_problem(row):
-        return matharena.read_problem(file)
     if "eval" in row:
-        return inspect_log.read_json(file)
+        return inspect_log.read_json(file, row)
     if "results" in row or "config_general" in row:
         raise file.refuse(
             "holds means only; import the trials: samples_*.jsonl of lm-eval, details_*.parquet of lighteval"
         )
     return _of_table(file, frozenset(row), json_rows(file))
-
-
-def _first_keys(head: bytes) -> set[str]:
-    """The keys of a JSON object as far as they can be read."""
-    keys: set[str] = set()
-    with suppress(JSONDecodeError, RecursionError):
-        for entry in json_entries(head.decode(errors="ignore"), "samples"):
-            keys.add(entry.key)
-    return keys
 
 
 def _first_line(file: LogFile) -> Row | None:

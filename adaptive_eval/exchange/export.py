@@ -11,9 +11,9 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.arrays import write_npz
 from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
-from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet, write_signals
+from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl
 from adaptive_eval.files import new_file, new_folder
-from adaptive_eval.store.postgres.address import beside
+from adaptive_eval.store.address import beside
 
 
 class ExportFormat(NamedTuple):
@@ -33,16 +33,14 @@ EXPORTS: dict[str, ExportFormat] = {
     "npz": ExportFormat("tensor.npz", lambda source, path, _, tell: write_npz(source, path, tell)),
     "csv": ExportFormat("trials.csv", write_csv, texts=False),
     "jsonl": ExportFormat("trials.jsonl", write_jsonl, texts=True),
-    "parquet": ExportFormat("trials.parquet", write_parquet, texts=True),
     "inspect": ExportFormat("inspect", lambda source, path, _, tell: write_logs(source, path, tell), ending=ENDING),
-    "scorio": ExportFormat("signals.jsonl", lambda source, path, _, tell: write_signals(source, path, tell)),
 }
 """Every format by its name: one line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is to be exported, where to, and how."""
+    """A run to export, the format, and the target."""
 
     directory: Path
     format: str
@@ -54,15 +52,13 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What an export has written."""
+    """Counts of what an export has written."""
 
     path: Path
     trials: int
     models: int
     untried: int
     """Questions that a model has no trial of, over all models."""
-    ragged: bool
-    """Whether some questions have more trials than others."""
 
 
 def export(request: ExportRequest, on_progress: OnProgress | None = None) -> ExportResult:
@@ -84,7 +80,6 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
             trials=source.reader.trial_count(),
             models=len(source.models),
             untried=int(np.count_nonzero(source.extent == 0)),
-            ragged=bool(np.ptp(source.extent)),
         )
 
 

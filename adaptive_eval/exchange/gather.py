@@ -151,7 +151,7 @@ class RecordGatherer:
 
     @property
     def asked(self) -> Mapping[str, LoggedQuestion]:
-        """What was asked, by the questions' ids."""
+        """The questions as they were asked, by id."""
         return {name: self._questions[key].asked for name, key in self.keys.items()}
 
     @property

@@ -105,7 +105,7 @@ def _is_of_this_rubric(record: Record, rubric: Rubric, *, declared: bool) -> boo
 
 
 def _verdict(record: Record, rubric: Rubric) -> dict[str, SignalValue] | None:
-    """What the rubric has to know, by the log's word for right or wrong; None where the grader must say more."""
+    """Facts for the rubric, by the log's word for right or wrong; None if only a grader knows them."""
     if record.answer is None or record.value not in (0.0, 1.0):
         return None
     facts = {**answer_facts(record.answer), **_judged(record), **record.signals}

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.exchange.arrays import OutcomeArray, write_tensor
 from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, question_of, terms_of
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import KnownNames, PlacedRecord, RecordGatherer
@@ -21,7 +20,6 @@ from adaptive_eval.record.results import Results
 from adaptive_eval.store import TrialRecord
 
 AT_A_TIME = 256
-TENSOR = ".npz"
 OnImportProgress = Callable[[float, int], None]
 """Hears which share of the files is read, and how many trials that gave."""
 Take = Callable[[Iterable[TrialRecord]], None]
@@ -39,16 +37,16 @@ class GraderComparison(NamedTuple):
 
 
 class ImportResult(NamedTuple):
-    """What an import has made."""
+    """The outcome of an import."""
 
     path: Path
     trials: int
     gathering: RecordGatherer
     results: Results | None
-    """None for a tensor, and where something is missing that the first look needs."""
+    """None where something is missing that the first look needs."""
     runnable: bool
     """The run can go on with the configuration beside it, or with the one that was given."""
-    compared: GraderComparison | None = None
+    compared: GraderComparison
 
 
 def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> ImportResult:
@@ -56,11 +54,6 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     terms = terms_of(request)
     files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
     work = _Import(terms, files, on_progress)
-    if request.to.suffix == TENSOR:
-        outcomes = OutcomeArray()
-        asyncio.run(work.through(outcomes.take))
-        write_tensor(request.to, outcomes, work.gathering, terms.rubric)
-        return ImportResult(request.to, work.trials, work.gathering, None, runnable=False)
     with run_drafted(request.to) as draft:
         asyncio.run(work.through(draft.take))
         compared = asyncio.run(work.compared())

@@ -85,7 +85,7 @@ def _asked(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[LoggedQ
 
 
 def _model(file: LogFile) -> str:
-    """What its folders say: details/MODEL/TIME."""
+    """The model by its folders: details/MODEL/TIME."""
     folders = file.path.absolute().parent.parts
     if "details" not in folders:
         raise file.refuse(f"does not say its model, nor do its folders (details/MODEL/TIME); write NAME={file.path}")

@@ -28,7 +28,7 @@ from adaptive_eval.questions.load import as_text
 NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
-"""What it writes where a server gave no content."""
+"""The text that it writes if a server gave no content."""
 
 
 def is_samples(row: Row) -> bool:
@@ -138,7 +138,7 @@ def _sampling(given: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 def _results(path: Path, time: str | None) -> Mapping[str, Any]:
-    """What the file of results beside the samples says; nothing where there is none."""
+    """Read the file of results beside the samples; empty if there is none."""
     beside = path.with_name(f"results_{time}.json")
     try:
         return mapping(json.loads(beside.read_bytes())) if beside.stat().st_size <= MOST_BYTES else {}

@@ -23,6 +23,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
@@ -38,7 +39,7 @@ MOST_CATEGORIES = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """What was recorded of L models on M questions."""
+    """Recorded outcomes of L models on M questions."""
 
     models: tuple[str, ...]
     questions: tuple[str, ...]
@@ -49,9 +50,11 @@ class Recording:
     weights: NDArray[np.float64] | None = None
     """The value of each category, where the recording says it."""
     categories: tuple[str, ...] | None = None
-    """What they are called, likewise."""
+    """Their names, likewise."""
     answers: tuple["RecordedAnswers", ...] | None = None
-    """What is known of each model's answers, where more than grades was recorded."""
+    """Facts about each model's answers, if more than grades was recorded."""
+    weighing: Weighing | None = None
+    """Weights of the questions, if they are of several benchmarks."""
 
 
 class RecordedAnswers(NamedTuple):
@@ -151,7 +154,7 @@ class _File:
 
 
 _DAMAGES = (OSError, EOFError, ValueError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What numpy and zipfile raise at files that are cut off, damaged, encrypted or something else."""
+"""Errors of numpy and zipfile at files that are cut off, damaged, encrypted or something else."""
 
 
 @contextmanager
@@ -285,5 +288,11 @@ def recording_of_run(directory: Path) -> Recording:
     for one in trials:
         answers[one.model].pairs.add(one)
     return Recording(
-        tuple(header.models), tuple(header.questions), counts, outcomes, weights, answers=tuple(answers.values())
+        tuple(header.models),
+        tuple(header.questions),
+        counts,
+        outcomes,
+        weights,
+        answers=tuple(answers.values()),
+        weighing=weigh_questions(config.benchmarks, tuple(header.questions)),
     )

@@ -44,7 +44,6 @@ from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
-from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.store import (
     CommitBatch,
@@ -59,6 +58,7 @@ from adaptive_eval.store import (
     TrialsImported,
 )
 from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.thresholds import kept_rubric
 from adaptive_eval.store.usage import TrialUsage
 
 
@@ -73,7 +73,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
         if open_rubric(config.rubric).lacks:
             rubric = kept_rubric(config.rubric, store.reader.events())
-            OpeningFit(config.rubric, rubric, roster, plan.opening).end_with_those_there(store)
+            OpeningFit(config.rubric, rubric, roster, plan.opening).fit_stored(store)
         controller = Controller(plan)
         usages = [TrialUsage() for _ in roster.models]
         there = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
@@ -204,7 +204,7 @@ def contents_of(
     grader: GraderOptions | None,
     name: str,
 ) -> LogContents:
-    """What the logs have."""
+    """Collect what the logs have."""
     trials, request = gathering.trials, terms.request
     least = min(LEAST, *trials.values())
     by_model: dict[str, int] = defaultdict(int)

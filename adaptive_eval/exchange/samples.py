@@ -1,4 +1,4 @@
-"""What every reader gives: one trial with its place in the log, whatever the log looks like.
+"""Records of logs: one trial with its place in the log, whatever the log looks like.
 
 A log may hold anything in any place, so every part of it is taken as what it should be or not at all; a score becomes
 a category only where the rubric has one of that value.
@@ -21,8 +21,7 @@ from adaptive_eval.endpoints.answers import text_signals
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import SignalValue
-from adaptive_eval.inspect.scores import LETTERS as LETTERS
+from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
 from adaptive_eval.store.rows import valid_text
 
 LARGEST = 2**53
@@ -65,7 +64,7 @@ def value_of_score(score: object) -> float | None:
     """The number that a score stands for; None where it stands for none."""
     if isinstance(score, str):
         text = score.strip()
-        known = LETTERS.get(text, WORDS.get(text.lower()))
+        known = INSPECT_LETTERS.get(text, WORDS.get(text.lower()))
         return known if known is not None else _number(text)
     return _number(score) if isinstance(score, bool | int | float) else None
 
@@ -119,7 +118,7 @@ class LogFile:
 
     path: Path
     model: str | None = None
-    """What its model is called; None: as the log says."""
+    """Name of its model; None: as the log says."""
     folder: Path | None = None
     """The folder that was given, where the file was found in one."""
     scorer: str | None = None
@@ -196,12 +195,12 @@ class Record(NamedTuple):
     asked: LoggedQuestion = LoggedQuestion()
     settings: LoggedSettings = LoggedSettings()
     answer: Answer | None = None
-    """What the model wrote, with what was measured; None: the log has nothing of it."""
+    """The answer with its measurements; None: the log has nothing of it."""
     has_text: bool = False
     """The text of `answer` is what the model wrote; else the log leaves it out."""
     category: int | None = None
     label: str | None = None
-    """What the log calls the category."""
+    """Name of the category in the log."""
     value: float | None = None
     """The score that the log gives; beside a category what that is worth by the log's own rubric."""
     signals: Mapping[str, SignalValue] = {}

@@ -23,7 +23,7 @@ OnProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExportSource:
-    """What an export reads: the run's trials and questions."""
+    """Trials and questions of a run to export."""
 
     run: StoredRun
     rubric: Rubric
@@ -52,7 +52,7 @@ class ExportSource:
         return next((model for model in self.run.setup.config.models if model.name == name), None)
 
     def prompt(self, name: str, question: Question) -> Prompt:
-        """What a model was asked; the question as it stands where the model has left the run."""
+        """The prompt of a model; the plain question if the model has left the run."""
         model = self.model(name)
         if model is None:
             return Prompt(messages=(Message("user", question.prompt),))

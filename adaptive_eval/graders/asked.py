@@ -48,7 +48,7 @@ class AskedGrader(GraderOptions):
     """The request, with {question}, {reference}, {answer} and {criteria}; each comes between marks of its own."""
     longest: Count = Field(32768, ge=1024)
     """Bytes of an answer that it sees: of a longer one the beginning and the end."""
-    concurrency: Limits = Limits(concurrency=16)
+    concurrency: Limits = Limits(in_flight=16)
     """What its servers are asked to bear."""
     price: Price | None = None
     """Of its tokens."""
@@ -105,7 +105,7 @@ class AskedGrader(GraderOptions):
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
         """What one reply has cost."""
         usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens)
-        share = gpu_share(self.gpus, self.server, self.concurrency.concurrency)
+        share = gpu_share(self.gpus, self.server, self.concurrency.in_flight)
         return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
 
     def worst_cost(self, questions: Sequence[Question], written: int | None = None) -> Cost:

@@ -52,7 +52,7 @@ class AskingPool:
         """What its server is sent and no reply is read with: what cannot be read is quoted."""
         self.rubric = rubric
         """Replaced once its thresholds are fitted."""
-        self._slots = asyncio.Semaphore(asked.concurrency.concurrency * len(asked.server.replicas))
+        self._slots = asyncio.Semaphore(asked.concurrency.in_flight * len(asked.server.replicas))
         self._endpoints: dict[bool, Endpoint] = {}
         """By whether the server sees to the form of replies."""
         self.notices: list[Notice] = []

@@ -42,6 +42,10 @@ class Python(GraderOptions):
     def gives(self) -> frozenset[str]:
         return frozenset(self.signals)
 
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return (self.function,)
+
     def quick(self, text: str, question: Question) -> Marks | None:
         return None
 

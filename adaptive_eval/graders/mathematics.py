@@ -1,9 +1,8 @@
 r"""The grader of mathematics: the last box, compared as text, as a number, and at last as an expression.
 
-The first two ways decide nearly all answers to competition problems in microseconds. In a worker process, numbers that
-are written as calculations are computed, at a bounded cost. What is left open goes to math-verify, in the same worker
-without its own time limits: those need the main thread, and count a timeout as "not equal". Here a comparison that
-takes too long is a grader error.
+The first two ways decide nearly all answers to competition problems in microseconds. What they leave open goes to
+math-verify, in a worker process and without its own time limits: those need the main thread, and count a timeout as
+"not equal". Here a comparison that takes too long is a grader error.
 
 What math-verify decides is worth knowing (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use
 `numeric` with a tolerance), but 0.33333333 is; 50% equals 0.5 and 50; units beside a number are ignored; x = 3 is 3.
@@ -19,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text, last_box
+from adaptive_eval.graders.oversized import oversized
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
@@ -108,8 +108,7 @@ class Math(GraderOptions):
         said = _unboxed(final) if box is None and self.boxed == "preferred" else box
         if said is None:
             return _marks(False, None, "none")
-        settled = _settled(said, question.answer) or _computed(said, question.answer)
-        marked = settled or _marks(_verified(question.answer, said), said, "expression")
+        marked = _settled(said, question.answer) or _marks(_verified(question.answer, said), said, "expression")
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
@@ -149,20 +148,6 @@ def _settled(said: str, key: str) -> Marks | None:
     return None
 
 
-def _computed(said: str, key: str) -> Marks | None:
-    """The marks, where both are calculations with values that are equal, or too far apart to be."""
-    from adaptive_eval.graders.bounded import equal
-    from adaptive_eval.graders.calculation import value_of
-
-    given, wanted = value_of(said), value_of(unwrapped_key(key))
-    if given is None or wanted is None:
-        return None
-    same = equal(given, wanted)
-    if same is False and isinstance(given, Fraction) and isinstance(wanted, Fraction):
-        same = None if abs(given - wanted) <= APART else False
-    return None if same is None else _marks(same, said, "number")
-
-
 @lru_cache(maxsize=4096)
 def unwrapped_key(key: str) -> str:
     r"""The answer key without the dollar signs, or the box, that it may stand in."""
@@ -182,7 +167,7 @@ def _verified(key: str, said: str) -> bool:
     """math-verify finds the two expressions equal."""
     if len(said) > MAX_EXPRESSION or _too_deep(said):
         return False
-    what = _oversized(said, unwrapped_key(key))
+    what = oversized(said, unwrapped_key(key))
     too_large = GraderError(f"cannot compare an answer of this size ({what}) with its key")
     if what not in (None, "exponent", "factorial"):  # to read it alone may take minutes
         raise too_large
@@ -216,12 +201,6 @@ def _math_verify() -> Any:
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it runs without its own time limits
     return math_verify
-
-
-def _oversized(said: str, key: str) -> str | None:
-    from adaptive_eval.graders.oversized import oversized  # reads calculations, which is for worker processes only
-
-    return oversized(said, key)
 
 
 def _far_apart(one: Any, other: Any) -> bool:

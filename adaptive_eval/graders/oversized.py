@@ -8,10 +8,7 @@ its answers may, too.
 import math
 import re
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import NamedTuple
-
-from adaptive_eval.graders.calculation import value_of
 
 MOST = {
     "digits": 300,
@@ -31,6 +28,8 @@ _FACTORIAL = re.compile(r"(\d+)\s*!")
 _OF_FACTORIAL = re.compile(r"!\s*[)}\]]+\s*!")
 _BINOMIAL = re.compile(r"\\[dt]?binom\s*\{([^{}]*)\}")
 _NUMERIC = re.compile(r"[\d^{}()\s*+!-]+|\\cdot|\\times")
+_PLAIN_SUM = re.compile(r"[\d\s+-]+")
+_POWER = re.compile(r"\s*(\d+)\s*\^\s*\{?\s*(\d+)\s*\}?\s*")
 
 
 class _Group(NamedTuple):
@@ -100,13 +99,19 @@ def _exponent(latex: str, at: int) -> tuple[str, int]:
 
 
 def _whole(latex: str) -> float:
-    """The size of a number that is written out or calculated; 1 of what is none."""
-    if _NUMERIC.sub("", latex).strip() or not _NUMBER.search(latex):
+    """About the size of a whole number, a sum, a product or a power of whole numbers; 1 of anything with a name."""
+    numbers = [float(number) for number in _NUMBER.findall(latex)]
+    if not numbers or _NUMERIC.sub("", latex).strip():
         return 1.0
-    value = value_of(latex)
-    if not isinstance(value, Fraction):
-        return math.inf
+    if "^" in latex or "!" in latex:
+        return _power_of_numbers(latex)
+    return math.fsum(numbers) if _PLAIN_SUM.fullmatch(latex) else math.prod(numbers)
+
+
+def _power_of_numbers(latex: str) -> float:
+    """The value of a^b; infinite where it is too large, or where there is more than one power or a factorial."""
+    power = _POWER.fullmatch(latex)
     try:
-        return abs(float(value))
+        return math.inf if power is None else math.pow(float(power[1]), float(power[2]))
     except OverflowError:
         return math.inf

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
@@ -67,11 +68,11 @@ class InspectScores(GraderOptions):
 
 
 GraderConfig = Annotated[
-    ByKey | Python | Judge | Verifier | Logged | AsTheyAre | InspectScores, Field(discriminator="kind")
+    ByKey | Python | Judge | Verifier | Logged | AsTheyAre | InspectScores | ByBenchmark, Field(discriminator="kind")
 ]
 """Whichever it is, by its `kind`: a new one has its line here, and is in every list then."""
-STORED_ONLY = ("logged", "as_they_are", "inspect")
-"""The kinds that no file has to name, and no list offers: they stand in stored runs, or follow from `benchmark`."""
+STORED_ONLY = ("logged", "as_they_are", "inspect", "by_benchmark")
+"""The kinds that no file has to name, and no list offers: they stand in stored runs, or follow from benchmarks."""
 GRADERS: dict[str, type[GraderOptions]] = {
     one.model_fields["kind"].default: one
     for one in get_args(get_args(GraderConfig)[0])

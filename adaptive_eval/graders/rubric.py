@@ -103,12 +103,16 @@ class SignalBounds(Section):
         return all(compare(number, limit) for compare, limit in limits if limit is not None)
 
 
+Weight = Annotated[float, Field(ge=-1e9, le=1e9)]
+"""Of numbers beyond these no variance is a number."""
+
+
 class CategoryConfig(Section):
     """One level of a rubric."""
 
     name: str = Field(min_length=1)
     """What reports call it."""
-    weight: float
+    weight: Weight
     """What an answer of this category is worth."""
     when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
     """Signals and what each must be: true or false, a text, a number, or limits such as {at_most: 0.5}."""
@@ -147,7 +151,7 @@ class RubricConfig(Section):
     """Tried in this order; exactly one is without `when` and takes what no other does."""
     name: str = "binary"
     """`binary`, or one of the paper's schemata such as `format_aware`; with `categories`, a name of your own."""
-    weights: tuple[float, ...] | None = None
+    weights: tuple[Weight, ...] | None = None
     """Other weights for the categories of a schema, from category 0 (invalid) on."""
     thresholds: Mapping[str, float] = Field(default_factory=dict)
     """Numbers for percentiles that a schema or a condition compares with, such as {high: 0.31}, or

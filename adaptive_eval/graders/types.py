@@ -26,6 +26,10 @@ INLINE_CHARACTERS = 50_000
 """Longer texts are graded in a worker, where they hold up nobody."""
 
 
+INSPECT_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""Marks of Inspect: correct, incorrect, partly correct, no answer."""
+
+
 class Marks(NamedTuple):
     """What a grader found: its signals, and the answer it took out of the text (None: there was none)."""
 
@@ -58,6 +62,16 @@ class MarkedAnswer(Answer):
         if self.marks is None:
             raise self.trouble or GraderError("the grader gave no marks")
         return self.marks
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAnswer(MarkedAnswer):
+    """The answer of a sample of Inspect, with its marks; its tokens are those of all models that the sample called."""
+
+    own: tuple[int, int] = (0, 0)
+    """Tokens that the model itself has read and written."""
+    usd_of_others: float = 0.0
+    """What the other models cost that the sample called, such as a judge."""
 
 
 class Grader(Protocol):
@@ -117,6 +131,11 @@ class GraderOptions(Section):
     def gives(self) -> frozenset[str]:
         """The names of its signals."""
         return frozenset({"is_correct", "has_answer"})
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Code of the user's own that grades, as `package.module:function`."""
+        return ()
 
     def quick(self, text: str, question: Question) -> Marks | None:
         """A cheap grader is its own quick way, except on texts so long that reading them takes a while."""

@@ -84,7 +84,8 @@ class Verifier(AskedGrader):
     def asked_as(self) -> str:
         """What the scores of the request without content depend on."""
         sent = self.content_free
-        told = "\0".join((self.server.model, sent.system, sent.user, self.sampling.model_dump_json()))
+        sampled = self.sampling.model_dump_json(exclude_defaults=True)
+        told = "\0".join((self.server.model, sent.system, sent.user, sampled))
         return blake2b(told.encode(), digest_size=16).hexdigest()
 
     def signals_of(self, label: str) -> dict[str, SignalValue]:

@@ -7,9 +7,11 @@ from typing import Any
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, Signal
 from adaptive_eval.errors import ConfigError, NotAskedAgain, Unavailable
+from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.scores import marks_of
-from adaptive_eval.inspect.types import LOGS, BenchmarkConfig, SampleAnswer, SampleRequest
+from adaptive_eval.inspect.types import LOGS, SampleRequest
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.seeds import SEED_SPAN
 
 STOPS = {"stop": "stop", "max_tokens": "length", "model_length": "context_length", "content_filter": "content_filter"}

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError, Unavailable
-from adaptive_eval.inspect.types import BenchmarkConfig, InspectModel, SampleRequest, Setup
+from adaptive_eval.inspect.types import InspectModel, SampleRequest, Setup
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 
 BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
 """The child imports what this process would, but not its main module."""

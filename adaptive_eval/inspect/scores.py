@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.types import Marks
+from adaptive_eval.graders.types import INSPECT_LETTERS, Marks
 
-LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Inspect's marks: correct, incorrect, partly correct, no answer."""
 LONGEST = 1000
 """Characters of an extracted answer that are kept; Inspect's log has all of it."""
 
@@ -45,8 +43,8 @@ def _counting(scores: Mapping[str, Any], scorer: str | None) -> tuple[str, Any, 
 
 
 def _number(value: object, scorer: str) -> float:
-    if isinstance(value, str) and value in LETTERS:
-        return LETTERS[value]
+    if isinstance(value, str) and value in INSPECT_LETTERS:
+        return INSPECT_LETTERS[value]
     if isinstance(value, bool | int | float):
         return float(value)
     if isinstance(value, Mapping):

@@ -13,9 +13,9 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.errors import EndpointError, LaunchFailed
 from adaptive_eval.files import FileLock, holder_of, is_locked
 from adaptive_eval.launch.reserving import reservation_file
 from adaptive_eval.launch.server import LaunchedServer, OnEvent
@@ -98,7 +98,7 @@ class _HeldPlace(NamedTuple):
     """Seconds until it was had, where another run had it, or one that is taken before it."""
 
 
-OnLost = Callable[[BaseException | None], None]
+OnLost = Callable[[EndpointError | None], None]
 
 
 class Host:
@@ -152,11 +152,11 @@ class Host:
         server = self.servers[model]
         held = await self._take(tell)
         await asyncio.gather(*self._left)  # they may have the memory that the next one needs
-        began = time.monotonic()
         before, self._loaded = self._loaded, None
         if before is not None:
             await self._vacate(before, tell)
         tell(server.launching(held.waited))
+        began = time.monotonic()  # the one before has held the place until now
         await server.start(tell, held.by)
         self._loaded = server
         tell(server.launched(time.monotonic() - began))
@@ -230,16 +230,3 @@ class Host:
         descriptor = await self._places.take(self._place, lambda place, holder: tell(PlaceAwaited(place, holder)))
         waited = time.monotonic() - began
         return _HeldPlace((descriptor,), waited if waited >= WAITED_SECONDS else None)
-
-
-class Unloadable(Protocol):
-    """Whatever has servers that are to be stopped."""
-
-    async def unload(self, *, at_once: bool = False) -> None:
-        """Serve nothing."""
-        ...
-
-
-async def unload_all(hosts: Sequence[Unloadable], *, at_once: bool) -> None:
-    """Stop every server; when this is cancelled, at once."""
-    await asyncio.gather(*(host.unload(at_once=at_once) for host in hosts))

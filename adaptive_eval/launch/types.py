@@ -112,10 +112,6 @@ class PoolConfig(Section):
 class SitesConfig(Section):
     """With `--ray`: how the head of the run and its sites on the nodes of a cluster work together."""
 
-    batch: int = Field(256, ge=1, le=10_000)
-    """Requests, or answers, that travel in one message at most."""
-    moment: Seconds = Field(0.01, ge=0, le=10)
-    """How long a message waits for more to go with it."""
     wait: Seconds = Field(900.0, gt=0)
     """How long a site may wait for its resources before its model is given up, unless others serve it."""
     silence: Seconds = Field(60.0, ge=5)

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
 from itertools import islice
@@ -29,8 +30,11 @@ def load_questions(
 ) -> tuple[Question, ...]:
     """The questions of a run; `folder` is where a relative path starts, `seed` decides the order of `shuffle`.
 
-    `rows` are given where the questions are in no file.
+    `rows` are given where the questions are in no file. Of several benchmarks, ids and clusters begin with the name.
     """
+    if config.benchmarks:
+        each = {name: load_questions(own, folder=folder, seed=seed) for name, own in config.benchmarks.items()}
+        return tuple(_of_benchmark(name, question) for name, own in each.items() for question in own)
     source = str(config.dataset or config.function or config.world or config.task or folder / (config.path or ""))
     questions = _from_rows(read_rows(config, folder) if rows is None else rows, config, source)
     if not questions:
@@ -38,6 +42,16 @@ def load_questions(
     if config.shuffle:
         random.Random(seed).shuffle(questions)
     return tuple(questions[: config.limit])
+
+
+def _of_benchmark(name: str, question: Question) -> Question:
+    cluster = None if question.cluster is None else f"{name}/{question.cluster}"
+    return replace(question, id=f"{name}/{question.id}", cluster=cluster)
+
+
+def benchmark_named(question: str) -> str:
+    """The benchmark of a question, by its id, where a run has several."""
+    return question.partition("/")[0]
 
 
 def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) -> list[Question]:
@@ -84,7 +98,7 @@ def _unreadable(row: FileRow, config: QuestionsConfig) -> Iterator[str]:
 
 
 def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
-    """What is wrong with a row on its own."""
+    """Problems of a row on its own."""
     for key, name in _named(fields):
         if _get(row, name) is _ABSENT:
             known = ", ".join(map(str, row)) or "none"
@@ -135,7 +149,7 @@ def content_id(prompt: str, answer: str, choices: tuple[str, ...]) -> str:
 
 
 def _repeated(question: Question, row: FileRow, names: FieldsConfig, seen: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the id of a question."""
+    """Problems of the id of a question."""
     given = _get(row.fields, names.id or "id") is not _ABSENT
     if not question.id:
         yield f"the id is empty (field {names.id or 'id'!r}); fill it in"
@@ -176,7 +190,7 @@ def _choices(fields: Mapping[str, Any], names: str | tuple[str, ...] | None) -> 
 
 
 def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | None) -> str | None:
-    """What is wrong with the choices of a row, if they are read at all."""
+    """The problem of the choices of a row, if they are read at all."""
     value = _get(fields, names if isinstance(names, str) else "choices")
     if isinstance(names, tuple) or value is None or value is _ABSENT:
         return None

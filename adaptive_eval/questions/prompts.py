@@ -29,11 +29,11 @@ class FewShotExample(Section):
     """A question with its answer, shown before the question that is asked."""
 
     prompt: str
-    """What is asked."""
+    """The question of the example."""
     answer: str
-    """What the model is shown to have answered."""
+    """The answer of the example."""
     choices: tuple[str, ...] = ()
-    """What there is to choose from, where the question has choices."""
+    """The choices, if the question has some."""
 
 
 class PromptConfig(Section):

@@ -4,6 +4,7 @@ A row keeps values as they are written: numbers with a point are `Decimal` (0.10
 """
 
 import csv
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,9 @@ from adaptive_eval.imports import load_attribute, load_extra, load_pyarrow
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
-"""What stands between columns in files that are called CSV and are not."""
+"""Separators in files that are called CSV and are not."""
+HUB_SECONDS = 10.0
+"""So long the hub may take to say that it is there."""
 
 
 class FileRow(NamedTuple):
@@ -137,7 +140,7 @@ def _csv(path: Path) -> Iterator[FileRow]:
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[FileRow]:
-    reader = csv.reader(_lines(text), strict=True)
+    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)  # lines are cut at line feeds only
     try:
         header = next(reader, None)
         if header is None:
@@ -159,15 +162,6 @@ def _csv_rows(path: Path, text: str) -> Iterator[FileRow]:
         yield FileRow(f"line {reader.line_num}", {}, f"is not CSV: {error}")
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Lines with their ends, cut at line feeds only; the csv module joins those inside quotes."""
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start) + 1 or len(text)
-        yield text[start:end]
-        start = end
-
-
 def _parquet(path: Path) -> Iterator[FileRow]:
     pyarrow, parquet = load_pyarrow()
     try:
@@ -183,12 +177,21 @@ def _parquet(path: Path) -> Iterator[FileRow]:
 
 def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
     datasets = load_extra("datasets", "hf", "Hugging Face data sets")
+    _look_in_the_cache_alone_without_hub(load_extra("huggingface_hub", "hf", "Hugging Face data sets"), datasets)
     try:
         table = datasets.load_dataset(config.dataset, name=config.subset, split=config.split, revision=config.revision)
     except Exception as error:  # the library raises errors of many libraries; each of them means: no questions
         raise ConfigError(f"questions.dataset: {config.dataset!r} could not be loaded: {error}") from error
     for number, fields in enumerate(table, start=1):
         yield FileRow(f"row {number}", fields)
+
+
+def _look_in_the_cache_alone_without_hub(hub: Any, datasets: Any) -> None:
+    """Where the hub cannot be reached, its library would try again for half a minute before it looks in its cache."""
+    try:
+        hub.get_session().head(hub.constants.ENDPOINT, timeout=HUB_SECONDS)
+    except Exception:  # of whatever client the library has
+        hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
 
 
 def _function(name: str, options: Mapping[str, Any], folder: Path) -> Iterator[FileRow]:

@@ -79,6 +79,8 @@ class QuestionsConfig(Section):
     configuration and among what is installed."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Handed to the function by name."""
+    benchmarks: "Mapping[str, QuestionsConfig]" = Field(default_factory=dict)
+    """Those of several benchmarks, by name; the run's `benchmarks` fill it in."""
     world: str | None = Field(None, validate_default=True)
     """A world of the simulator, for models with `simulate: true`."""
     fields: FieldsConfig = FieldsConfig()
@@ -94,9 +96,11 @@ class QuestionsConfig(Section):
     def _one_source(cls, world: str | None, info: ValidationInfo) -> str | None:
         sources = {**info.data, "world": world}
         given = [name for name in ("path", "dataset", "function", "task", "world") if sources.get(name) is not None]
+        if info.data.get("benchmarks") and set(given) <= {"world"}:
+            return world
         if len(given) > 1:
             raise refuse(f"must be the only source, but {' and '.join(given)} are given", "keep one of them")
-        if not given and {"path", "dataset", "function"} <= sources.keys():
+        if not given and {"path", "dataset", "function", "benchmarks"} <= sources.keys():
             raise refuse("or path, dataset or function must be given", "add `path: questions.jsonl`")
         return world
 

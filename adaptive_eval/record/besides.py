@@ -1,4 +1,4 @@
-"""What a run has spent besides the stored answers of today's models, as people read it: on what, and how much."""
+"""Spending besides the stored answers of today's models, in words."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from adaptive_eval.record.results import OtherCostRow
 
 WIDEST_NAME = 32
 OF_SEVERAL = ("lost", "lost_verdicts", "unwanted")
-"""What is told in one line, of however many models it is."""
+"""Kinds of spending that are summed over all models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Something that caps count, of one model or of several."""
+    """One line of spending that caps count, of one model or of several."""
 
     on: str
-    """What it was spent on, in words."""
+    """The purpose in words."""
     trials: int
     answers: int
-    """Where they are unwanted: how many were asked for."""
+    """Number of unwanted answers that were requested."""
     tokens: int
     usd: float
     gpu_seconds: float
-    """Of requests."""
+    """GPU seconds of requests."""
     counted_gpu_seconds: float
-    """What a cap on GPU hours counts."""
+    """GPU seconds that a cap counts."""
 
 
 def besides(rows: Sequence[OtherCostRow]) -> tuple[Beside, ...]:
-    """The rows as people read them, in their order; each kind of `OF_SEVERAL` where its first one stands."""
-    return tuple(_sum(group) for group in _groups(rows))
+    """Convert the rows to lines for people, in their order; each kind of `OF_SEVERAL` is summed into one."""
+    return tuple(_sum_group(group) for group in _group_by_line(rows))
 
 
-def _groups(rows: Sequence[OtherCostRow]) -> Iterator[list[OtherCostRow]]:
+def _group_by_line(rows: Sequence[OtherCostRow]) -> Iterator[list[OtherCostRow]]:
     told = set()
     for row in rows:
         if row.what not in OF_SEVERAL:
@@ -43,10 +43,10 @@ def _groups(rows: Sequence[OtherCostRow]) -> Iterator[list[OtherCostRow]]:
             yield [other for other in rows if other.what == row.what]
 
 
-def _sum(group: Sequence[OtherCostRow]) -> Beside:
+def _sum_group(group: Sequence[OtherCostRow]) -> Beside:
     subject = f"{len(group)} models" if len(group) > 1 else safe_name(group[0].model or "", WIDEST_NAME)
     return Beside(
-        on=_words(group[0].what, subject),
+        on=_purpose(group[0].what, subject),
         trials=sum(row.trials for row in group),
         answers=sum(row.answers for row in group),
         tokens=sum(row.tokens for row in group),
@@ -56,7 +56,7 @@ def _sum(group: Sequence[OtherCostRow]) -> Beside:
     )
 
 
-def _words(what: str, subject: str) -> str:
+def _purpose(what: str, subject: str) -> str:
     match what:
         case "left":
             return f"{subject}, which the run has no more"

@@ -1,22 +1,19 @@
-"""From a controller and the usages of its trials to `Results`.
-
-In two steps, since the second takes a while with thousands of questions: a snapshot in the loop, the rest anywhere.
-"""
+"""Build `Results` from a snapshot: the snapshot is taken in the loop, and the rest, which takes a while with thousands
+of questions, runs in any thread."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval import __version__
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
-from adaptive_eval.core.types import Look, Reason, Verdict
-from adaptive_eval.record.gate import gate_of, gate_rows
+from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.record.gate import gate_rows, gate_terms
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.question_rows import CountedRows
 from adaptive_eval.record.removed_models import counted_gpu_seconds
@@ -32,12 +29,11 @@ from adaptive_eval.record.results import (
     PairRow,
     Results,
     RunCost,
-    RunInfo,
     Unjudged,
     WastedCost,
 )
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.snapshot import Beginning, RunSubject, Snapshot
+from adaptive_eval.record.snapshot import Beginning, RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
 from adaptive_eval.record.warnings import (
     cautions,
     judge_caution,
@@ -48,10 +44,12 @@ from adaptive_eval.record.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.record.words import draws_questions
-from adaptive_eval.scheduler.server_times import HeldServers
+from adaptive_eval.store import PriorTaken, events_of_kind
+from adaptive_eval.store.pending import pending_batches
 from adaptive_eval.store.records import NO_GRADING, GradingUse
+from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.store.usage import TrialUsage
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, weighted
 from scorio.rank import rank_scores
 
 MOST_NEEDED = 1e12
@@ -59,36 +57,44 @@ MOST_NEEDED = 1e12
 
 
 class OwnScore(NamedTuple):
-    """What a model's own answers say of it, without outcomes of an earlier run."""
+    """Score and rank of a model by its own answers alone, without outcomes of an earlier run."""
 
     score: float | None
     rank: int | None
 
 
 NOT_APART = OwnScore(None, None)
-"""There is no R0, or no answer to some question."""
+"""Without R0, or without an answer to some question."""
 
 
 def scores_without_prior(snapshot: Snapshot) -> dict[int, OwnScore]:
-    """Each model's score and rank without R0; nothing where there is no R0."""
+    """The score and rank of each model without R0; empty if there is no R0."""
     if not snapshot.prior_depths.any():
         return {}
-    scores = question_means(snapshot.judged, snapshot.weights).mean(axis=1)
+    scores = snapshot.bench.mean(question_means(snapshot.judged, snapshot.bench.weights))
     known = np.flatnonzero(np.isfinite(scores)).tolist()
     ranks = np.asarray(rank_scores(scores[known])).astype(int).tolist() if known else []
     return {model: OwnScore(float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
 
 
 class Findings(NamedTuple):
-    """What the latest look has found, as results.json says it: models from best to worst."""
+    """Findings of the latest look as results.json has them, models from best to worst; empty before the first look."""
 
-    models: tuple[ModelRow, ...]
-    pairs: tuple[PairRow, ...]
-    trials_to_go: float
+    models: tuple[ModelRow, ...] = ()
+    pairs: tuple[PairRow, ...] = ()
+    trials_to_go: float | None = None
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Number of comparisons by verdict."""
+        return Counter(Verdict(pair.verdict) for pair in self.pairs)
 
 
-def findings_of(snapshot: Snapshot) -> Findings:
-    """What was found, without what it takes a while to work out."""
+NOTHING_FOUND = Findings()
+
+
+def latest_findings(snapshot: Snapshot) -> Findings:
+    """Convert a snapshot to findings, without the parts that take a while."""
     result, usages = snapshot.result, snapshot.usages
     alone = scores_without_prior(snapshot)
     return Findings(
@@ -101,51 +107,51 @@ def findings_of(snapshot: Snapshot) -> Findings:
 
 
 def build_results(snapshot: Snapshot) -> Results:
-    """The results, which take a while with thousands of questions."""
-    subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
-    found, order = findings_of(snapshot), [row.model for row in result.models]
-    early_end, models = _corrected(snapshot, found.models)
-    reason, answered = result.reason, sum(row.trials for row in result.models)
+    """Build the results, which takes a while with thousands of questions."""
+    subject, result, usages, weights = snapshot.subject, snapshot.result, snapshot.usages, snapshot.bench.weights
+    found, order = latest_findings(snapshot), [row.model for row in result.models]
+    early_end, models = _correct_scores(snapshot, found.models)
     names = [subject.models[model] for model in order]
-    metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], snapshot.weights))
+    metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
     arrived = snapshot.arrived[order]
     waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
+    greedy = any(event.greedy for event in events_of_kind(snapshot.events, PriorTaken)[-1:])
     return Results(
         format=FORMAT,
-        run=_run_info(snapshot, reason, finished=reason is not None and reason.ends(answered)),
+        run=snapshot.run,
         decisions=subject.decisions,
-        weights=tuple(snapshot.weights.tolist()),
+        weights=tuple(weights.tolist()),
         models=models,
         pairs=found.pairs,
         reversals=reversals,
-        adjusted_p=_reordered(result, order),
+        adjusted_p=_order_matrix(result, order),
         looks=tuple(map(_look, snapshot.looks)),
-        questions=CountedRows(subject.questions, arrived, waiting, snapshot.weights),
+        questions=CountedRows(subject.questions, arrived, waiting, weights),
         warnings=(
             *rule_caution(subject.decisions),
             *judge_caution(subject.decisions),
-            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=snapshot.greedy),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=greedy),
             *reversal_cautions(reversals),
             *metric_cautions(metrics),
             *snapshot.noticed,
-            *unknown_cautions(subject.models, usages, result.models, Scale.of(snapshot.weights.tolist())),
+            *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
             *repeat_cautions(subject.models, usages, subject.drawn),
             *cautions(subject.models, usages),
         ),
         cost=_cost(snapshot),
-        trials_to_go=found.trials_to_go,
-        servers=snapshot.servers,
-        turns=snapshot.turns,
-        batches=snapshot.batches,
-        gate=_gate(snapshot, found.models, found.pairs, reversals),
+        trials_to_go=result.trials_to_go,
+        servers=server_rows(snapshot.events),
+        turns=turns_rows(snapshot.events),
+        batches=batch_rows(pending_batches(snapshot.events)),
+        gate=_build_gate(snapshot, found.models, found.pairs, reversals),
         metrics=metrics,
+        groups=snapshot.groups,
         early_end=early_end,
     )
 
 
-def _corrected(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[EarlyEnd | None, tuple[ModelRow, ...]]:
-    """The rows with scores that are corrected for the early end of the run, and how they were."""
+def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[EarlyEnd | None, tuple[ModelRow, ...]]:
     ended = snapshot.ended
     if ended is None:
         return None, rows
@@ -153,83 +159,71 @@ def _corrected(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[EarlyEnd
         return EarlyEnd(0, ended.why_not), rows
     again = ended.played_again()
     shift = dict(zip(snapshot.subject.models, again.shift.tolist(), strict=True))
-    low, high = snapshot.weights.min(), snapshot.weights.max()
+    low, high = snapshot.bench.weights.min(), snapshot.bench.weights.max()
 
     def corrected(row: ModelRow) -> ModelRow:
         if row.score is None:
             return row
-        return replace(row, corrected=_known(float(np.clip(row.score - shift[row.name], low, high))))
+        return replace(row, corrected=_finite(float(np.clip(row.score - shift[row.name], low, high))))
 
-    return EarlyEnd(again.replays, spread=_known(again.spread)), tuple(map(corrected, rows))
+    return EarlyEnd(again.replays, spread=_finite(again.spread)), tuple(map(corrected, rows))
 
 
-def _gate(
+def _build_gate(
     snapshot: Snapshot,
     models: Sequence[ModelRow],
     pairs: Sequence[PairRow],
     reversals: Sequence[tuple[str, str | None]],
 ) -> tuple[GateRow, ...]:
-    """What the gate says, where there is one; an empty answer may have been worth all.
+    """The outcome of the gate, if there is one; an empty answer may have been worth all.
 
     What timed out or has no grade is in the bounds of the scores already.
     """
-    asked = gate_of(snapshot.subject.decisions, snapshot.weights.tolist())
+    asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
     if asked is None:
         return ()
-    each = most_by_one(snapshot.arrived, snapshot.weights, drawn=draws_questions(snapshot.subject.decisions))
+    drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
+    each = most_by_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
     return tuple(gate_rows(asked, models, pairs, reversals, may_move))
 
 
-def most_by_one(arrived: NDArray[np.integer], weights: FloatArray, *, drawn: bool) -> FloatArray:
-    """How far the score of each model with counts (L, M, K) may be off for one answer; where questions are drawn it is
-    one of so many trials in all."""
+def most_by_one(
+    arrived: NDArray[np.integer], weights: FloatArray, *, drawn: bool, g: FloatArray | None = None
+) -> FloatArray:
+    """The largest effect of one answer on the score of each model with counts (L, M, K); drawn questions count as
+    single trials. Questions have the weights `g` with mean 1; None: alike."""
     trials = arrived.sum(axis=-1)
-    parts = trials.sum(axis=-1) if drawn else trials.shape[1] * trials.min(axis=-1)
-    return np.asarray(np.ptp(weights) / np.maximum(parts, 1 if drawn else trials.shape[1]))
+    each = weighted(np.maximum(trials, 1), g, -1).min(axis=-1)
+    parts = np.maximum(trials.sum(axis=-1), 1) if drawn else trials.shape[1] * each
+    return np.asarray(np.ptp(weights) / parts)
 
 
 def build_unjudged(known: Beginning) -> Unjudged:
-    """What is known of each question before the first look, and how the run has ended if it came to none."""
-    reason = known.reason
+    """Build the file of a run before its first look: counts of each question, and why the run has ended if so."""
+    subject, reason, counts = known.subject, known.reason, known.arrived
+    finished = reason is not None and reason.ends(int(counts.sum()))
     return Unjudged(
         format=UNJUDGED_FORMAT,
-        run=_run_info(known, reason, finished=reason is not None and reason.ends(int(known.arrived.sum()))),
+        run=run_info(subject, known.elapsed, known.now, reason, finished=finished, stopped=known.stopped),
         weights=tuple(known.weights.tolist()),
-        models=known.subject.models,
-        questions=CountedRows(known.subject.questions, known.arrived, known.arrived.sum(axis=-1), known.weights),
+        models=subject.models,
+        questions=CountedRows(subject.questions, counts, counts.sum(axis=-1), known.weights),
         why=known.why,
     )
 
 
-def _run_info(known: Snapshot | Beginning, reason: Reason | None, *, finished: bool) -> RunInfo:
-    return RunInfo(
-        name=known.subject.name,
-        version=__version__,
-        created=iso_time(known.subject.created),
-        updated=iso_time(known.now),
-        active_seconds=known.elapsed,
-        status="finished" if finished else "stopped" if known.stopped or reason is not None else "running",
-        reason=None if reason is None else str(reason),
-    )
-
-
 def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnScore) -> ModelRow:
-    held = snapshot.held[row.model]
+    at, held = row.model, snapshot.held[row.model]
+    estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
-        name=snapshot.subject.models[row.model],
+        **estimates,
+        name=snapshot.subject.models[at],
         rank=row.rank,
         tier=row.tier,
-        score=_known(row.score),
-        sigma=_known(row.sigma),
-        lo=_known(row.lo),
-        hi=_known(row.hi),
-        bayes=_known(row.bayes),
-        bayes_sigma=_known(row.bayes_sigma),
-        sampled_sigma=_known(row.sampled_sigma),
-        trials=int(snapshot.judged[row.model].sum()) if row.model in snapshot.recorded else row.trials,
-        set_aside=snapshot.set_aside.get(row.model),
+        trials=int(snapshot.judged[at].sum()) if at in snapshot.recorded else row.trials,
+        set_aside=snapshot.set_aside.get(at),
         stored_trials=usage.trials,
         ungraded=usage.ungraded,
         repeats=usage.repeats,
@@ -237,51 +231,46 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
         tokens=usage.tokens,
         usd=usage.usd,
         gpu_seconds=usage.gpu_seconds,
-        sampling=snapshot.subject.sampling[row.model] if snapshot.subject.sampling else {},
-        prior_depth=float(snapshot.prior_depths[row.model]),
-        lowest=_known(row.lowest),
-        highest=_known(row.highest),
+        sampling=snapshot.subject.sampling[at] if snapshot.subject.sampling else {},
+        prior_depth=float(snapshot.prior_depths[at]),
         letters=row.letters,
         server_seconds=None if held is None else held.seconds,
         server_gpu_seconds=None if held is None else held.gpu_seconds,
         score_without_prior=alone.score,
         rank_without_prior=alone.rank,
-        recorded=snapshot.recorded.get(row.model),
+        recorded=snapshot.recorded.get(at),
         grading=grading_cost([usage.grading]),
     )
 
 
 def _pair(subject: RunSubject, one: ComparisonResult) -> PairRow:
-    verdict, called = one.verdict, one.called
+    verdict, called, needed = one.verdict, one.called, _finite(one.verdict.trials_needed)
+    numbers = _finite_numbers(one, "difference sigma sampled_z certifiable_delta")
     return PairRow(
+        **numbers | _finite_numbers(verdict, "z rho boundary information power"),
         better=subject.models[verdict.better],
         worse=_name(subject, verdict.worse),
         verdict=str(verdict.verdict),
-        difference=_known(one.difference),
-        sigma=_known(one.sigma),
-        z=_known(verdict.z),
-        rho=_known(verdict.rho),
-        boundary=_known(verdict.boundary),
-        information=_known(verdict.information),
-        power=_known(verdict.power),
-        trials_needed=_known(verdict.trials_needed) if called is None and verdict.trials_needed < MOST_NEEDED else None,
-        sampled_z=_known(one.sampled_z),
-        certifiable_delta=_known(one.certifiable_delta),
-        called=None if called is None else CallRow(called.look, _known(called.z), _known(called.boundary)),
+        trials_needed=needed if called is None and verdict.trials_needed < MOST_NEEDED else None,
+        called=None if called is None else CallRow(called.look, _finite(called.z), _finite(called.boundary)),
         by_trial=one.by_trial,
         variance_by_trial=one.variance_by_trial,
     )
 
 
-def _known(value: float) -> float | None:
-    """The number, or None where there is none: JSON knows neither nan nor infinity."""
+def _finite_numbers(of: object, names: str) -> dict[str, Any]:
+    return {name: _finite(getattr(of, name)) for name in names.split()}
+
+
+def _finite(value: float) -> float | None:
+    """The number, or None for nan and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
-def _reordered(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:
+def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:
     """The matrix with rows and columns from best to worst; a reference value keeps the last column."""
     columns = [*order, *range(len(order), len(result.adjusted_p[0]))]
-    return tuple(tuple(_known(result.adjusted_p[row][column]) for column in columns) for row in order)
+    return tuple(tuple(_finite(result.adjusted_p[row][column]) for column in columns) for row in order)
 
 
 def _look(look: Look) -> LookRow:
@@ -318,14 +307,14 @@ def _cost(snapshot: Snapshot) -> RunCost:
 
 
 def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
-    """What grades have used that somebody was asked for; None where there were none."""
+    """Total cost of grades by a judge or a verifier; None if there were none."""
     used = reduce(GradingUse.plus, uses, NO_GRADING)
     in_vain = WastedCost(used.verdicts_in_vain, *used.in_vain) if used.in_vain.tokens else None
     return GradingCost(used.answers, *used.cost, in_vain) if used.answers or in_vain else None
 
 
 def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:
-    """What so many trials of all would have cost, as many of each, at what those of each cost on average."""
+    """Cost of a fixed design with as many trials of each model, at each model's mean cost."""
     if not all(usage.trials for usage in usages):
         return {}
     trials = fixed / len(usages)
@@ -335,8 +324,3 @@ def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:
 
 def _name(subject: RunSubject, model: int | None) -> str | None:
     return None if model is None else subject.models[model]
-
-
-def iso_time(seconds: float) -> str:
-    """Seconds since 1970 as a date and time, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

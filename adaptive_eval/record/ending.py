@@ -1,11 +1,11 @@
-"""How a run ended, in words and as an exit code.
+"""End of a run, in words and as an exit code.
 
 An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ def note_fatal_error(store: Store, error: Exception) -> None:
 
 
 def fatal_error_of(events: Sequence[Event]) -> FatalError | None:
-    """The error that ended a run, None where none did or the run has been resumed since."""
+    """The error that ended a run; None if there was none, or the run has been resumed since."""
     last = events[-1] if events else None
     if not isinstance(last, RunStopped) or last.error is None:
         return None
@@ -83,7 +83,7 @@ class Ending:
 
     @property
     def fixed(self) -> bool:
-        """All trials that there may be were there at the first look."""
+        """All trials of the fixed design were there at the first look."""
         if self.results is None or len(self.results.looks) != 1:
             return False
         asked = [row for row in self.results.models if row.recorded is None]
@@ -92,12 +92,12 @@ class Ending:
 
     @property
     def gate(self) -> tuple[GateRow, ...]:
-        """What the gate says of every model, where there is one."""
+        """The gate's outcome for each model; empty if there is no gate."""
         return () if self.results is None else self.results.gate
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code of the command line."""
+        """The exit code of the command line."""
         if self.fatal_error is not None:
             return self.fatal_error.exit_code
         if gate_outcome(self.gate) == FAIL:
@@ -105,22 +105,22 @@ class Ending:
         if gate_outcome(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
         servers = any(lost.cause is Cause.SERVER for lost in self.lost.values())
-        if self.reason is Reason.BLOCKED and (self.ungraded or self._unpaid) and not servers:
+        if self.reason is Reason.BLOCKED and (self.ungraded or self._over_budget) and not servers:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
 
     @property
     def ungraded(self) -> bool:
-        """Something is not decided because of trials without a grade."""
-        return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._hinging)
+        """Some comparison is undecided because of trials without a grade."""
+        return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._ungraded_models)
 
     @property
-    def _unpaid(self) -> bool:
-        """Something is not decided because what a model lacks does not fit the budget."""
+    def _over_budget(self) -> bool:
+        """Some comparison is undecided because a model's missing trials do not fit the budget."""
         return any(lost.cause is Cause.BUDGET for lost in self.lost.values())
 
     @property
-    def _hinging(self) -> list[str]:
+    def _ungraded_models(self) -> list[str]:
         """Models in play whose ungraded answers keep a comparison from being decided."""
         if self.results is None:
             return []
@@ -130,7 +130,7 @@ class Ending:
 
     @property
     def why(self) -> str:
-        """One sentence."""
+        """The end in one sentence."""
         if self.fatal_error is not None:
             return f"Stopped by an error: {self.fatal_error.reason}"
         outcome = gate_outcome(self.gate)
@@ -139,21 +139,20 @@ class Ending:
             return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
-            return f"Stopped: no answer came from any model: {_some(list(told))}."
-        if self.reason is Reason.BLOCKED and (self.lost or self._hinging):
-            return f"Finished: what is not decided needs {' and '.join(self._needed())}."
+            return f"Stopped: no answer came from any model: {_first_few(list(told))}."
+        if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models):
+            return f"Finished: what is not decided needs {' and '.join(self._missing_for_blocked())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
         asked = self.results is not None or self.trials > 0
         return STOPPED if self.reason is None else why_finished(self.reason, asked, self.fixed)
 
-    def _needed(self) -> Iterator[str]:
-        """What a blocked comparison waits for."""
+    def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
-            yield f"a model that was set aside: {_some(list(told))}"
-        if self._hinging:
-            yield f"the grades of trials that have none: those of {_some(self._hinging)}"
+            yield f"a model that was set aside: {_first_few(list(told))}"
+        if self._ungraded_models:
+            yield f"the grades of trials that have none: those of {_first_few(self._ungraded_models)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,18 +165,18 @@ class Ended(Ending):
     """Servers that get time to end now."""
 
 
-def _some(told: Sequence[str]) -> str:
+def _first_few(told: Sequence[str]) -> str:
     return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
 
 
 def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> Ending:
-    """How a run that is over has ended; `events` are all that were recorded.
+    """Work out how a run that is over has ended from all of its events.
 
     One that was killed counts as stopped, since the same command goes on.
     """
     events = since_the_start(events)
     return Ending(
-        reason=_reason(events, results),
+        reason=_finish_reason(events, results),
         results=results,
         trials=trials,
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
@@ -188,22 +187,14 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> 
 def ended_of(
     events: Sequence[Event], results: Results | None, status: Status, directory: Path, servers_up: int = 0
 ) -> Ended:
-    """How a run that is over has ended, for whoever has run or watched it."""
+    """Build the `Ended` that displays are told."""
     found = ending_of(events, results, status.trials)
-    return Ended(
-        reason=found.reason,
-        results=found.results,
-        trials=found.trials,
-        lost=found.lost,
-        fatal_error=found.fatal_error,
-        status=status,
-        directory=directory,
-        servers_up=servers_up,
-    )
+    shared = {one.name: getattr(found, one.name) for one in fields(found)}
+    return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
 
 
-def _reason(events: Sequence[Event], results: Results | None) -> Reason | None:
-    """What the run has said last, or what its trials say: those of an imported run may be enough."""
+def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason | None:
+    """The reason that the run stored last, or that its results give: trials of an imported run may be enough."""
     last = events[-1] if events else None
     if isinstance(last, RunFinished):
         return last.reason

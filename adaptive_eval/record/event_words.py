@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from math import exp
 
+from adaptive_eval.core.optimal import OPTIMAL
+from adaptive_eval.core.registry import RETIRED
 from adaptive_eval.errors import first_line
-from adaptive_eval.record.lines import duration, safe_line, several
+from adaptive_eval.record.lines import duration, first_few, safe_line, several
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersKept,
@@ -52,12 +54,12 @@ LONGEST = 400
 
 
 def sentence(event: Event) -> str | None:
-    """What happened, in one line; None where it shows anyway."""
-    told = _of_a_model(event) or _of_the_run(event)
+    """An event in one line; None if it shows anyway."""
+    told = _model_sentence(event) or _run_sentence(event)
     return None if told is None else safe_line(told, longest=LONGEST)
 
 
-def _of_a_model(event: Event) -> str | None:
+def _model_sentence(event: Event) -> str | None:
     match event:
         case ModelSetAside():
             return f"{event.model} is set aside: {first_line(event.reason)}"
@@ -118,25 +120,24 @@ def _of_a_model(event: Event) -> str | None:
 
 
 def _batches_back(models: Sequence[str]) -> str:
-    """Whose batches have to come back."""
-    more = f" and {len(models) - NAMED} more" if len(models) > NAMED else ""
     one = len(models) == 1
-    return f"the batch{'' if one else 'es'} of {', '.join(models[:NAMED])}{more} {'is' if one else 'are'} back"
+    return f"the batch{'' if one else 'es'} of {first_few(models, NAMED)} {'is' if one else 'are'} back"
 
 
-def _of_the_run(event: Event) -> str | None:
+def _run_sentence(event: Event) -> str | None:
     match event:
         case PlaceAwaited():
             return f"waiting for {event.on}, which {event.by} has"
         case RunResumed():
             return f"resumed with {event.trials:,} stored trials"
         case SettingsChanged():
-            return "settings changed: " + ", ".join(change.path for change in event.changes)
+            gone = [change.was for change in event.changes if change.path == "stopping.rule" and change.was in RETIRED]
+            told = f"; the rule {gone[0]} is gone, {OPTIMAL.name} judges the stored answers anew" if gone else ""
+            return "settings changed: " + ", ".join(change.path for change in event.changes) + told
         case GraderChosen():
             return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
         case TrialsImported():
-            more = f" and {len(event.files) - NAMED} more" if len(event.files) > NAMED else ""
-            return f"begins with {several(event.trials, 'trial')} imported from {', '.join(event.files[:NAMED])}{more}"
+            return f"begins with {several(event.trials, 'trial')} imported from {first_few(event.files, NAMED)}"
         case GreedyBegun():
             return f"one greedy answer of {event.models} models to each of {event.questions} questions comes first (R0)"
         case OpponentBegun():

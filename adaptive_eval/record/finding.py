@@ -1,12 +1,12 @@
-"""What a run has found, as sentences: one for the run, one for each model, one for each pair that is not told apart."""
+"""Findings of a run as sentences: for the run, for each model, and for each pair that is equal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.lines import safe_line, safe_name, several
-from adaptive_eval.record.objective import objective_view
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import WIDTH_95, Scale
+from adaptive_eval.record.words import objective_view
 
 LONGEST_NAME = 40
 NAMED = 3
@@ -15,46 +15,49 @@ UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 
 
 def finding(results: Results) -> str:
-    """What the run has found, in one sentence; of a gate a sentence for each model."""
+    """The finding of the run in one sentence; for a gate, one sentence a model."""
     scored = [row for row in results.models if row.score is not None]
     asked = objective_view(results.decisions)
     if not scored:
         return "No model has a score yet."
     if results.gate:
-        return " ".join(gate_line(results, row) for row in results.gate[:NAMED]) + _further(len(results.gate))
+        further = [f"And {len(results.gate) - NAMED} more."] if len(results.gate) > NAMED else []
+        return " ".join([*(gate_line(results, row) for row in results.gate[:NAMED]), *further])
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
         known = "is" if done == 1 else "are"
         return f"{done} of {several(len(results.pairs), 'score')} {known} known as precisely as was asked."
     if asked.value is not None:
-        return _beside_value(results, Scale.of(results.weights).score(asked.value))
+        return _value_sentence(results, Scale.of(results.weights).score(asked.value))
     if asked.baseline is not None:
-        return _beside_baseline(results, asked.baseline)
+        return _baseline_sentence(results, asked.baseline)
     if asked.first is not None:
-        return _first(results, scored, asked.first)
+        return _top_sentence(results, scored, asked.first)
     leader = scored[0]
-    rivals = _rivals(results, scored) if asked.in_order else _not_beaten(results, leader)
-    return _leaders(results, scored, rivals)
+    rivals = (
+        [row for row in scored[1:] if row.tier == leader.tier] if asked.in_order else _unbeaten_rivals(results, leader)
+    )
+    return _leaders_sentence(results, scored, rivals)
 
 
 def model_verdicts(results: Results) -> tuple[str, ...]:
-    """How each model compares with those it was held against, best model first; "" where there is nothing to say."""
-    return tuple(", ".join(_clauses(results, row)) for row in results.models)
+    """How each model compares with the others, best model first; "" if no comparison involves it."""
+    return tuple(", ".join(_model_clauses(results, row)) for row in results.models)
 
 
 def equal_sentences(results: Results) -> list[str]:
     """A sentence for each pair that was found to be equal."""
     return [
-        f"{_name(pair.better)} {_equal_to(results, 'is equal to', _name(pair.worse))}."
+        f"{_name(pair.better)} {_with_zone(results, 'is equal to', _name(pair.worse))}."
         if pair.worse is None
-        else f"{_name(pair.better)} and {_name(pair.worse)} are equal{_within(results)}."
+        else f"{_name(pair.better)} and {_name(pair.worse)} are equal{_zone(results)}."
         for pair in results.pairs
         if pair.verdict == Verdict.TIED
     ]
 
 
 def difference(results: Results, pair: PairRow, ahead: str | None = None) -> str:
-    """By how much `ahead`, or else the better one, is ahead, with a 95% interval."""
+    """The difference in favour of `ahead`, or else of the better model, with a 95% interval."""
     if pair.difference is None or pair.sigma is None:
         return "unknown"
     scale, half = Scale.of(results.weights), WIDTH_95 * pair.sigma
@@ -84,8 +87,7 @@ def letters_tell_more(models: Sequence[ModelRow]) -> bool:
 # -- the sentence of the run -------------------------------------------------------------------------------------------
 
 
-def _leaders(results: Results, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
-    """Who is best, and by how much; or who may be."""
+def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
     leader, scale = scored[0], Scale.of(results.weights)
     name, height = _name(leader.name), scale.score(leader.score)
     if len(scored) == 1:
@@ -98,20 +100,14 @@ def _leaders(results: Results, scored: list[ModelRow], rivals: list[ModelRow]) -
     verdicts = {pair.verdict for pair in results.pairs if pair.better in among and pair.worse in among}
     if verdicts == {Verdict.TIED}:
         each = "neighbours among them are " if len(rivals) > 1 else ""
-        return f"{_listed(among)} are best, and {each}equal{_within(results)}."
+        return f"{_list_names(among)} are best, and {each}equal{_zone(results)}."
     yet = " yet" if results.run.status == "running" else ""
     if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {name} has the highest score, {height}."
-    return f"{_listed(among)} are ahead; which of them is best is not decided{yet}."
+    return f"{_list_names(among)} are ahead; which of them is best is not decided{yet}."
 
 
-def _rivals(results: Results, scored: list[ModelRow]) -> list[ModelRow]:
-    """The other models of the first tier."""
-    return [row for row in scored[1:] if row.tier == scored[0].tier]
-
-
-def _not_beaten(results: Results, leader: ModelRow) -> list[ModelRow]:
-    """The models that are not shown to be worse than the leader."""
+def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
     beaten = {
         pair.worse
         for pair in results.pairs
@@ -120,33 +116,31 @@ def _not_beaten(results: Results, leader: ModelRow) -> list[ModelRow]:
     return [row for row in results.models if row.score is not None and row.name not in {leader.name, *beaten}]
 
 
-def _first(results: Results, scored: list[ModelRow], wanted: int) -> str:
-    """Which models come first, and whether all others are shown to be worse."""
+def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
     names = _names(scored[:wanted])
     open_ = sum(pair.verdict != Verdict.RESOLVED or _is_reversed(results, pair) for pair in results.pairs)
     verb = "is" if len(names) == 1 else "are"
     if not open_:
-        return f"{_listed(names, wanted)} {verb} the best {wanted}: better than each of the others."
+        return f"{_list_names(names, wanted)} {verb} the best {wanted}: better than each of the others."
     left = f"{open_} of {several(len(results.pairs), 'comparison')}"
-    return f"{_listed(names, wanted)} {verb} ahead; {left} with the others not resolved."
+    return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved."
 
 
-def _beside_value(results: Results, value: str) -> str:
-    """How many models are above a fixed value."""
+def _value_sentence(results: Results, value: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
     above = sum(((pair.z or 0.0) > 0.0) != _is_reversed(results, pair) for pair in called)
     left = len(results.pairs) - len(called)
     return f"{several(above, 'model')} above {value}, {len(called) - above} below it, {left} not known to be either."
 
 
-def _beside_baseline(results: Results, baseline: str) -> str:
-    """How many models are better than the baseline."""
-    found = [_winner(results, pair) for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
+def _baseline_sentence(results: Results, baseline: str) -> str:
+    called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
+    found = [pair.worse if _is_reversed(results, pair) else pair.better for pair in called]
     better, worse = sum(name != baseline for name in found), found.count(baseline)
     tied = sum(pair.verdict == Verdict.TIED for pair in results.pairs)
     counted = [
         f"{worse} worse" if worse else "",
-        f"{tied} equal{_within(results)}" if tied else "",
+        f"{tied} equal{_zone(results)}" if tied else "",
         f"{left} not decided" if (left := len(results.pairs) - len(found) - tied) else "",
     ]
     return ", ".join([f"{several(better, 'model')} better than {_name(baseline)}", *filter(None, counted)]) + "."
@@ -155,8 +149,8 @@ def _beside_baseline(results: Results, baseline: str) -> str:
 # -- the sentences of the models ---------------------------------------------------------------------------------------
 
 
-def _clauses(results: Results, row: ModelRow) -> Iterator[str]:
-    """What is known of a model beside others: what it equals or is not told from, then what it is better than."""
+def _model_clauses(results: Results, row: ModelRow) -> Iterator[str]:
+    """A model's relations to others: equal and undecided ones first, then better and worse."""
     asked = objective_view(results.decisions)
     gate = {one.model: one for one in results.gate}
     if row.name == asked.baseline:
@@ -169,20 +163,19 @@ def _clauses(results: Results, row: ModelRow) -> Iterator[str]:
     for pair in results.pairs:
         if row.name in (pair.better, pair.worse):
             other = pair.worse if row.name == pair.better else pair.better
-            found.setdefault(_relation(results, pair, row.name), []).append("" if other is None else other)
+            found.setdefault(_pair_relation(results, pair, row.name), []).append("" if other is None else other)
     if asked.in_order and len(found) > 1:
         found.pop("worse than", None)  # the one above says it
     for relation in sorted(found, key=lambda one: one in ("better than", "worse than")):
         if found[relation] == [""]:
-            yield _beside_fixed(results, relation, row.name)
+            yield _value_clause(results, relation, row.name)
         else:
             others = found[relation]
-            named = _listed(others) if len(others) <= NAMED else several(len(others), "model")
-            yield _equal_to(results, relation, named)
+            named = _list_names(others) if len(others) <= NAMED else several(len(others), "model")
+            yield _with_zone(results, relation, named)
 
 
-def _relation(results: Results, pair: PairRow, name: str) -> str:
-    """What is known of a model beside the other of its pair."""
+def _pair_relation(results: Results, pair: PairRow, name: str) -> str:
     ahead = pair.better == name
     if pair.verdict == Verdict.RESOLVED and _is_reversed(results, pair):
         return "ahead now, but was called worse than" if ahead else "behind now, but was called better than"
@@ -201,8 +194,8 @@ def relation(verdict: str, *, ahead: bool, running: bool = False) -> str:
     return "undecided so far against" if verdict == Verdict.OPEN and running else "undecided against"
 
 
-def _beside_fixed(results: Results, relation: str, name: str) -> str:
-    """The same of a model that is held against a value, or measured by itself."""
+def _value_clause(results: Results, relation: str, name: str) -> str:
+    """The clause for a model that is compared with a value, or measured by itself."""
     asked, scale = objective_view(results.decisions), Scale.of(results.weights)
     if asked.value is None:
         half = "" if asked.half_width is None else f" to within {scale.points(asked.half_width)}"
@@ -211,27 +204,22 @@ def _beside_fixed(results: Results, relation: str, name: str) -> str:
     if relation in ("better than", "worse than"):
         (pair,) = (one for one in results.pairs if one.better == name)
         return f"{'above' if (pair.z or 0.0) > 0.0 else 'below'} {value}"
-    return _equal_to(results, relation, value)
+    return _with_zone(results, relation, value)
 
 
-def _equal_to(results: Results, relation: str, other: str) -> str:
-    return f"{relation} {other}{_within(results) if relation.endswith('equal to') else ''}"
+def _with_zone(results: Results, relation: str, other: str) -> str:
+    return f"{relation} {other}{_zone(results) if relation.endswith('equal to') else ''}"
 
 
-def _within(results: Results) -> str:
-    """The zone in which two scores count as equal."""
+def _zone(results: Results) -> str:
     stopping = results.decisions.get("stopping")
     delta = stopping.get("delta") if isinstance(stopping, Mapping) else None
     return f" within {Scale.of(results.weights).points(delta)}" if delta else ""
 
 
 def _is_reversed(results: Results, pair: PairRow) -> bool:
-    """Whether it was called for the other one of the two, and the scores have changed places since."""
+    """The pair was called for the other model, and the scores have changed places since."""
     return (pair.better, pair.worse) in results.reversals
-
-
-def _winner(results: Results, pair: PairRow) -> str | None:
-    return pair.worse if _is_reversed(results, pair) else pair.better
 
 
 def _names(rows: Sequence[ModelRow]) -> tuple[str, ...]:
@@ -242,11 +230,7 @@ def _name(name: str | None) -> str:
     return "the value" if name is None else safe_name(name, LONGEST_NAME)
 
 
-def _listed(names: Sequence[str], most: int = NAMED) -> str:
-    """Some names in words, and how many more there are."""
+def _list_names(names: Sequence[str], most: int = NAMED) -> str:
+    """Names in words; of more than `most` their number."""
     shown = [_name(name) for name in names[:most]] + ([f"{len(names) - most} more"] if len(names) > most else [])
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def _further(models: int) -> str:
-    return f" And {models - NAMED} more." if models > NAMED else ""

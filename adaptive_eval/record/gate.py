@@ -1,4 +1,4 @@
-"""What a gate says of each model: PASS, FAIL or UNDECIDED.
+"""Gate outcomes for each model: PASS, FAIL or UNDECIDED.
 
 PASS: it is not worse than the baseline by delta or more; FAIL: it is worse by more than delta. Both are calls of one
 comparison, the model with delta given to it against the baseline, so that each is wrong with at most 1 - confidence,
@@ -18,15 +18,15 @@ OUTCOMES = (FAIL, UNDECIDED, PASS)
 
 
 class GateTerms(NamedTuple):
-    """What a gate asks of every model."""
+    """Baseline, margin and scale of a gate."""
 
     baseline: str
     delta: float
     scale: Scale = Scale(0.0, 1.0)
 
 
-def gate_of(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
-    """The gate of a configuration's sections and its rubric, None where there is none."""
+def gate_terms(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
+    """The gate of a configuration; None if it has none."""
     if (baseline := gate_baseline(decisions)) is None:
         return None
     stopping = cast(Mapping[str, float], decisions["stopping"])
@@ -34,7 +34,7 @@ def gate_of(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTe
 
 
 def gate_baseline(decisions: Mapping[str, object]) -> str | None:
-    """The model that all others are held against by a gate; None where there is none."""
+    """The baseline of the gate; None if there is no gate."""
     objective = cast(Mapping[str, object], decisions.get("objective", {}))
     return str(objective["baseline"]) if objective.get("gate") else None
 
@@ -46,7 +46,7 @@ def gate_rows(
     reversals: Sequence[tuple[str, str | None]],
     may_move: Mapping[str, float],
 ) -> Iterator[GateRow]:
-    """The outcome of each model, best first; `may_move` is how far a score might be off for what is no answer."""
+    """The outcome of each model, best first; `may_move` bounds the effect of answers that are none on each score."""
     rows = {row.name: row for row in models}
     for pair in pairs:
         name = str(pair.worse if pair.better == asked.baseline else pair.better)
@@ -57,7 +57,7 @@ def gate_rows(
         else:
             called = FAIL if pair.better == asked.baseline else PASS
             found = called, outcome_in_words(called, asked)
-            if doubted := _doubted(asked, called, rows[name], rows[asked.baseline], may_move):
+            if doubted := _doubted_models(asked, called, rows[name], rows[asked.baseline], may_move):
                 why = f"called {called}, which answers of {' and '.join(doubted)} that {NO_ANSWER} could explain"
                 yield GateRow(name, asked.baseline, UNDECIDED, why, doubted)
                 continue
@@ -81,11 +81,11 @@ def _undecided(pair: PairRow) -> str:
     return "not decided yet" if pair.verdict == Verdict.OPEN else "the trials that are left would hardly decide it"
 
 
-def _doubted(
+def _doubted_models(
     asked: GateTerms, called: str, model: ModelRow, baseline: ModelRow, may_move: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Whose answers that are none could explain a call: had they gone the other way, the difference would not lie on
-    this side of the margin."""
+    """Models whose failed answers could explain a call: with other outcomes the difference would not be beyond the
+    margin."""
     behind, ahead, given = (model, baseline, asked.delta) if called == FAIL else (baseline, model, -asked.delta)
     moved = may_move[behind.name]
     lacking = [behind.name] * (moved > 0.0 or behind.highest not in (None, behind.score))
@@ -97,5 +97,5 @@ def _doubted(
 
 
 def gate_outcome(rows: Sequence[GateRow]) -> str | None:
-    """The outcome of a whole gate, None where there is none."""
+    """The worst outcome of all models; None if there is no gate."""
     return min((row.outcome for row in rows), key=OUTCOMES.index, default=None)

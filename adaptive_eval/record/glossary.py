@@ -1,4 +1,4 @@
-"""What the words of a report mean, in a sentence or two: one text for the page, the reports and the guide."""
+"""Glossary of the words of a report, for the page, the reports and the guide."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -155,11 +155,6 @@ GLOSSARY: Mapping[str, Term] = {
         "For how long servers were held, busy or not. A server that the run has started counts from when it was ready "
         "until it was stopped; any other from the first to the last request of each start of the run. GPU hours of "
         "requests are the part of it in which answers were in the making.",
-    ),
-    "agreement": Term(
-        "Agreement τ",
-        "Kendall's τ of the order at a look with the latest order: 1 where every pair stands the same way, −1 where "
-        "every pair is reversed.",
     ),
     "set_aside": Term(
         "Set aside",

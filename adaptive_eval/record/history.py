@@ -1,14 +1,11 @@
-"""What a run begins with: trials that were imported, or graded anew, which its first look has, and outcomes that it
-takes as R0.
+"""Trials and outcomes that a run begins with: imported, graded anew, or taken from earlier runs as R0.
 
 All are kept in the run as events, so that what is decided depends on nothing else: the first so many stored trials are
 those that were imported, and R0 is read once, from the run that `prior_evidence` names, and written down.
 
-A run lies in `<folder>/<name>`, and after `--fresh` in `<folder>/<name>~2`, `~3` ... beside it. What was spent under an
-earlier horizon stays spent, so a run begins with the horizons that it had before today's as well.
+What was spent under an earlier horizon stays spent, so a run begins with the horizons that it had before today's too.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,13 +49,11 @@ def recorded_horizons(events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
     """The horizons that a stored run had before that of its newest configuration."""
     found: list[EarlierHorizon] = []
     for change in changed_horizons(_since_regraded(events)):
-        if change.looks is not None:
-            _append(found, change.was, change.looks)
+        _append(found, change.was, change.looks)
     return tuple(found)
 
 
 def _since_regraded(events: Sequence[Event]) -> Sequence[Event]:
-    """The events since grades were changed on which nothing has been called yet; all where they never were."""
     anew = [at for at, event in enumerate(events) if isinstance(event, TrialsRegraded) and event.opening is not None]
     return events[anew[-1] + 1 :] if anew else events
 
@@ -73,12 +68,12 @@ def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Even
 
 
 def begun_with(reader: RunReader, questions: int) -> float | None:
-    """Trials a question at the first look, of the model that had fewest; None before there was one."""
+    """Trials a question at the first look, of the model with fewest; None before the first look."""
     trials = reader.trials_at_first_look()
     return min(trials) / questions if trials else None
 
 
-def _said(draw: int | None) -> str:
+def _draw_text(draw: int | None) -> str:
     return "not set" if draw is None else str(draw)
 
 
@@ -87,23 +82,24 @@ def _append(found: list[EarlierHorizon], trials: int, looks: int) -> None:
 
 
 def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
-    """When the first look is taken cannot depend on what it showed."""
+    """Raise `ConfigError` if the configuration would take the first look elsewhere than the run did."""
     stored = stored_config(reader.header())
     before = stored.trials
     if not reader.most_looks():
         return
     if before.draw != config.trials.draw:
         raise ConfigError(
-            f"trials.draw was {_said(before.draw)} when the run took its first look, and cannot be "
-            f"{_said(config.trials.draw)} after it; set it as it was, or begin another run with --fresh"
+            f"trials.draw was {_draw_text(before.draw)} when the run took its first look, and cannot be "
+            f"{_draw_text(config.trials.draw)} after it; set it as it was, or begin another run with --fresh"
         )
     same_horizon = config.trials.model_copy(update={"max": before.max})
     had = opening_of(before, batched=stored.batched)
     has = opening_of(same_horizon, batched=config.batched)
     if before.min == config.trials.min and had != has:
         raise ConfigError(
-            f"the run took its first look with {had} trials a question, as {_pace_of(stored)} begins, and cannot begin "
-            f"with {has} after it, as {_pace_of(config)} does; set it as it was, or begin another run with --fresh"
+            f"the run took its first look with {had} trials a question, as {_pace_text(stored)} begins, and cannot "
+            f"begin with {has} after it, as {_pace_text(config)} does; set it as it was, or begin another run with "
+            "--fresh"
         )
     if before.min != config.trials.min:
         raise ConfigError(
@@ -112,33 +108,8 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
         )
 
 
-def _pace_of(config: RunConfig) -> str:
+def _pace_text(config: RunConfig) -> str:
     return "a model with a batch" if config.batched else f"trials.favour {config.trials.favour}"
-
-
-MARK = "~"
-"""No run's name has it."""
-
-
-def newest_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
-    """The run of this name that was begun last; the plain name where there is none. A database may have some, too."""
-    return folder / _directory(name, max([1, *_numbers(folder, name, elsewhere)]))
-
-
-def fresh_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
-    """A directory that does not exist yet, nor a run of its name elsewhere; the plain name where it is free."""
-    return folder / _directory(name, max([0, *_numbers(folder, name, elsewhere)]) + 1)
-
-
-def _directory(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}{MARK}{number}"
-
-
-def _numbers(folder: Path, name: str, elsewhere: Iterable[str]) -> list[int]:
-    here = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    pattern = re.compile(rf"{re.escape(name)}(?:{MARK}(\d+))?")
-    found = map(pattern.fullmatch, {*here, *elsewhere})
-    return [int(match[1] or 1) for match in found if match]
 
 
 Cells = NDArray[np.int32]
@@ -193,7 +164,7 @@ def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[
 
 
 def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen: bool = False) -> int | None:
-    """How many trials the run in `directory` has, which `prepared` would resume; None where there is no run.
+    """The number of trials of the run that `prepared` would resume; None if there is no run.
 
     Raises `RunChanged` where their meaning is another; with `grader_chosen` the grader becomes that of `prepared`.
     """
@@ -211,8 +182,8 @@ def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen:
 
 
 def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
-    """(L, M): trials that the first look has besides what it would ask for, for which the configuration must have room:
-    those that were imported, or that a rule asked for which saw other grades; None where there are none."""
+    """(L, M): trials that the first look has besides those it asks for, imported or asked for under earlier grades;
+    None if there are none. The configuration must have room for them."""
     regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
     there = _in_cells(roster, reader.cells(regraded[-1], first_round=True)) if regraded else None
     first = imported_cells(roster, reader, events) if there is None else there
@@ -236,7 +207,7 @@ def _in_cells(roster: Roster, trials: Iterable[CellCount]) -> Cells:
 
 
 def _require_room(config: RunConfig, first: Cells) -> None:
-    """The horizon holds what is there."""
+    """Raise `ConfigError` if the horizon is below the trials that are there."""
     trials = config.trials
     needed = np.maximum(first, trials.min).mean(axis=1)
     most = int(needed.argmax())

@@ -1,4 +1,4 @@
-"""Labelling answer by answer, blinded: in a terminal or on a page.
+"""Labelling one answer after the other, blinded.
 
 What is shown of an answer is its question, the reference and its text: whose it is and what the grader said of it is
 told to nobody. A label is on disk before the next answer is shown.
@@ -37,13 +37,13 @@ class AnswerToLabel:
     texts: Mapping[str, str]
     """By what they are, with what nobody would see written out."""
     fields: tuple[BallotField, ...]
-    """What is to be said: a level of each."""
+    """The fields of a label; it has a level of each."""
     given: str | None = None
     """Its label, where somebody has come back to it."""
 
 
 class LabelSession:
-    """Labels so many answers of a run, one after the other."""
+    """Labels a number of answers of a run, one after the other."""
 
     def __init__(self, run: Path, number: int) -> None:
         self._run, self._number = run, number
@@ -67,7 +67,7 @@ class LabelSession:
 
     @property
     def finished(self) -> bool:
-        """As many answers were gone through as were asked for."""
+        """All answers of the session were labelled or skipped."""
         return self._at >= self._number
 
     def label(self, label: str) -> bool:
@@ -84,7 +84,7 @@ class LabelSession:
             self._go_on(self._given.get(self._at, ""))
 
     def go_back(self) -> None:
-        """To the answer before: a later label counts instead of an earlier one."""
+        """Return to the answer before: a later label replaces an earlier one."""
         self._at = max(self._at - 1, 0)
 
     def _go_on(self, label: str) -> None:
@@ -92,7 +92,6 @@ class LabelSession:
         self._at += 1
 
     def _choose(self) -> None:
-        """The next few answers, with their texts."""
         with opened_run(self._run) as stored:
             config = stored.setup.config
             require_labels_say_something(config, stored.rubric)

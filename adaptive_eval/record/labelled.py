@@ -1,4 +1,4 @@
-"""A run beside the labels that people have given to some of its answers: the grader's error, and what it does.
+"""Effect of people's labels on a run: the grader's errors, and scores corrected for them.
 
 Scores are corrected by prediction-powered inference (`scorio.eval.corrected`): the labels of a model must be of answers
 that were drawn whatever they are like, as `next_to_label` draws them. Nothing in the run is changed.
@@ -40,14 +40,14 @@ from scorio.eval import corrected
 LEAST = 20
 """Labels of a model from which its score is corrected."""
 SURE = 0.95
-"""How sure it must be that errors differ before it is said."""
+"""Confidence at which errors are said to differ."""
 NARROWEST = 1e-9
 NO_LABEL = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledModel:
-    """One model beside its labels."""
+    """One model with its labels."""
 
     name: str
     trials: int
@@ -60,12 +60,12 @@ class LabelledModel:
     """The score with correction; None below `LEAST` labels."""
     corrected_sigma: float | None = None
     shift: float | None = None
-    """What the labels add to the score."""
+    """Shift of the score by its labels."""
     shift_sigma: float | None = None
 
     @property
     def disagreeing(self) -> int:
-        """Labels that are not what the grader said."""
+        """Number of labels that differ from the grade."""
         return self.labels - sum(row[at] for at, row in enumerate(self.confusion))
 
 
@@ -77,11 +77,11 @@ class LabelledPair:
     behind: str
     difference: float
     sigma: float
-    """Of the difference, with the error of both corrections."""
+    """Standard error of the difference, with that of both corrections."""
 
     @property
     def said(self) -> str:
-        """What the labels leave of the order."""
+        """The order by corrected scores: the same, the other way round, or open."""
         if abs(self.difference) <= TWO_SIDED_95 * self.sigma:
             return "open"
         return "the same order" if self.difference > 0 else "the other way round"
@@ -89,7 +89,7 @@ class LabelledPair:
 
 @dataclass(frozen=True, slots=True)
 class LabelledRun:
-    """A run beside its labels."""
+    """A run with its labels."""
 
     run: str
     grader: str
@@ -97,7 +97,7 @@ class LabelledRun:
     weights: tuple[float, ...]
     models: tuple[LabelledModel, ...]
     pairs: tuple[LabelledPair, ...]
-    """Of models that are corrected."""
+    """Pairs of corrected models."""
     differ: bool
     """The grader's error is not the same for all models."""
     left_out: int
@@ -120,7 +120,7 @@ class _Graded:
 
 
 def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun | None:
-    """The run beside its labels; None where there are none. Raises `ConfigError` where no label could say anything."""
+    """Compare a run with its labels; None if it has none. Raises `ConfigError` if no label could say anything."""
     labels = read_labels(stored.reader.directory) if labels is None else labels
     if not labels:
         return None
@@ -130,7 +130,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     by_model: dict[str, list[TrialFacts]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
-    found = _graded(stored, labels, rubric, by_model)
+    found = _labelled_answers(stored, labels, rubric, by_model)
     there = (level for some in found.values() for one in some for level in (one.label, one.said))
     levels = levels_among(label_fields(config), there)
     scores, alone = _scores(stored)
@@ -139,10 +139,10 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
         for name in scores
         if by_model[name]
     )
-    pairs = tuple(_pairs(models))
+    pairs, differ = tuple(_corrected_pairs(models)), _shifts_differ(models)
     left_out = len(labels) - sum(map(len, found.values()))
     return LabelledRun(
-        config.name, config.grader.kind, levels, rubric.weights, models, pairs, _differ(models), left_out, alone=alone
+        config.name, config.grader.kind, levels, rubric.weights, models, pairs, differ, left_out, alone=alone
     )
 
 
@@ -155,7 +155,9 @@ def _scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float | No
     counts, weights = stored.counts(), np.array(stored.rubric.weights, dtype=float)
     own = counts.cells - counts.before
     known = np.flatnonzero(own.any(axis=-1).all(axis=-1))
-    found = estimate(own[known], weights, stored.setup.config.stopping.prior, own[known].sum(axis=-1))
+    g, groups = stored.plan.bench.question_weights, stored.plan.bench.benchmark_of
+    prior, trials = stored.setup.config.stopping.prior, own[known].sum(axis=-1)
+    found = estimate(own[known], weights, prior, trials, g=g, groups=groups)
     scores: dict[str, tuple[float | None, float | None]] = {row.name: (None, None) for row in rows}
     for model, score, var in zip(known.tolist(), found.score.tolist(), found.var.tolist(), strict=True):
         scores[counts.roster.models.name_of(model)] = (score, sqrt(var))
@@ -171,13 +173,12 @@ def reported_labels(stored: StoredRun) -> LabelledRun | None:
         return LabelledRun(config.name, config.grader.kind, (), (), (), (), False, 0, str(error))
 
 
-def _graded(
+def _labelled_answers(
     stored: StoredRun,
     labels: Labels,
     rubric: Rubric,
     by_model: Mapping[str, Sequence[TrialFacts]],
 ) -> dict[str, list[_Graded]]:
-    """By model, the labelled answers of complete rounds."""
     last = {model: max(row.round for row in rows) for model, rows in by_model.items()}
     numbers, fields = stored.setup.roster.questions, label_fields(stored.setup.config)
     wanted: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
@@ -197,7 +198,7 @@ def _graded(
 
 
 def category_of_label(record: TrialRecord, label: str, config: RunConfig, rubric: Rubric) -> int:
-    """Where the answer would be, had the grader said so."""
+    """The category of the answer if the grader had given this label."""
     facts = {**answer_facts(record.answer), **record.signals, **signals_of_level(config, label)}
     category = categorised(facts, rubric, record.question).category
     assert category is not None  # thresholds are frozen where a trial has a category
@@ -217,8 +218,10 @@ def _model(
     seen = Counter((one.label, one.said if one.said in levels else NO_LABEL) for one in graded)
     confusion = tuple(tuple(seen[row, column] for column in columns) for row in levels)
     fixed: tuple[float | None, ...] = (None, None, None, None)
-    if len(graded) >= LEAST and score[0] is not None and score[1] is not None:
-        means, trials, at = _by_question(rows, rubric)
+    # a correction by labels takes questions to weigh alike
+    alike = not stored.setup.config.benchmarks
+    if alike and len(graded) >= LEAST and score[0] is not None and score[1] is not None:
+        means, trials, at = _question_means(rows, rubric)
         positions = stored.setup.roster.questions.position_of
         known = {positions(key): number for key, number in at.items()}
         fixed = corrected(
@@ -233,8 +236,8 @@ def _model(
     return LabelledModel(name, len(rows), len(graded), confusion, *score, *fixed)
 
 
-def _by_question(rows: Sequence[TrialFacts], rubric: Rubric) -> tuple[list[float], list[int], dict[str, int]]:
-    """The mean and the number of the trials of each question, and which question is which."""
+def _question_means(rows: Sequence[TrialFacts], rubric: Rubric) -> tuple[list[float], list[int], dict[str, int]]:
+    """Mean and number of the trials of each question, and the questions' positions in these lists."""
     worth: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         worth[row.question].append(rubric.weights[row.category])
@@ -242,8 +245,7 @@ def _by_question(rows: Sequence[TrialFacts], rubric: Rubric) -> tuple[list[float
     return means, [len(some) for some in worth.values()], {key: at for at, key in enumerate(worth)}
 
 
-def _pairs(models: Sequence[LabelledModel]) -> Iterator[LabelledPair]:
-    """Every two corrected models."""
+def _corrected_pairs(models: Sequence[LabelledModel]) -> Iterator[LabelledPair]:
     known = [
         (one.score, one.name, one.corrected, one.corrected_sigma)
         for one in models
@@ -253,8 +255,8 @@ def _pairs(models: Sequence[LabelledModel]) -> Iterator[LabelledPair]:
         yield LabelledPair(first[1], second[1], first[2] - second[2], sqrt(first[3] ** 2 + second[3] ** 2))
 
 
-def _differ(models: Sequence[LabelledModel]) -> bool:
-    """Whether the shifts are not all alike: sum of (shift - mean)^2 / variance against chi-squared."""
+def _shifts_differ(models: Sequence[LabelledModel]) -> bool:
+    """The shifts differ significantly: sum of (shift - mean)^2 / variance against chi-squared."""
     known = [(one.shift, one.shift_sigma) for one in models if one.shift is not None and one.shift_sigma is not None]
     if len(known) < 2:
         return False
@@ -274,19 +276,19 @@ def next_to_label(stored: StoredRun, labels: Labels, number: int) -> list[Labell
     of its answers: the questions in turn, each time one of its answers by a draw that depends on nothing but their
     names, so that labels are of answers that were chosen whatever they are like.
     """
-    waiting = _waiting(stored, labels)
+    waiting = _unlabelled_answers(stored, labels)
     counts = Counter(at.model for at in labels)
     found = labelled_run(stored, labels)
     chosen: list[Labelled] = []
     while len(chosen) < number and any(waiting.values()):
-        model = max((name for name, some in waiting.items() if some), key=lambda name: _gain(name, counts, found))
+        model = max((name for name, some in waiting.items() if some), key=lambda name: _label_gain(name, counts, found))
         chosen.append(waiting[model].pop(0))
         counts[model] += 1
     return chosen
 
 
-def _gain(model: str, counts: Mapping[str, int], found: LabelledRun | None) -> tuple[float, int]:
-    """What one more label takes off the variances of open comparisons, in units of these; then who has fewest."""
+def _label_gain(model: str, counts: Mapping[str, int], found: LabelledRun | None) -> tuple[float, int]:
+    """Reduction of the relative variances of open comparisons by one more label; then fewest labels first."""
     number = counts[model]
     pairs = () if found is None else found.pairs
     one = None if found is None else next((row for row in found.models if row.name == model), None)
@@ -297,8 +299,8 @@ def _gain(model: str, counts: Mapping[str, int], found: LabelledRun | None) -> t
     return sum(less / pair.sigma**2 for pair in open_pairs), -number
 
 
-def _waiting(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
-    """By model, its answers without a label, in the order in which they would be labelled."""
+def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
+    """Answers without a label, by model, in the order in which they would be labelled."""
     last: dict[str, int] = {}
     for row in judged_rows(stored):
         last[row.model] = max(last.get(row.model, 0), row.round)
@@ -308,11 +310,11 @@ def _waiting(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
             cells[place.model, place.key.question].append(place.key.trial)
     queues: dict[str, list[tuple[int, bytes, Labelled]]] = defaultdict(list)
     for (model, question), trials in cells.items():
-        answers = sorted((Labelled(model, question, trial) for trial in trials), key=_drawn)
-        queues[model] += [(turn, _drawn(one), one) for turn, one in enumerate(answers)]
+        answers = sorted((Labelled(model, question, trial) for trial in trials), key=_draw_key)
+        queues[model] += [(turn, _draw_key(one), one) for turn, one in enumerate(answers)]
     return {model: [one for _, _, one in sorted(queue) if one not in labels] for model, queue in queues.items()}
 
 
-def _drawn(at: Labelled) -> bytes:
-    """A number by chance, the same for ever."""
+def _draw_key(at: Labelled) -> bytes:
+    """A pseudorandom sort key that never changes."""
     return blake2b("\0".join((at.model, at.question, str(at.trial))).encode("utf-8", "surrogatepass")).digest()[:16]

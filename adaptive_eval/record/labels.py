@@ -1,4 +1,4 @@
-"""What people say of answers: labels, one line each, in a file beside the run.
+"""Labels that people give to answers, one line each, in a file beside the run.
 
 A label is the verdict that the answer should have had. It changes nothing in the run; a later label of the same answer
 counts instead of an earlier one.
@@ -47,7 +47,7 @@ Labels = Mapping[Labelled, str]
 
 
 def label_fields(config: RunConfig) -> tuple[BallotField, ...]:
-    """What an answer of this run may be labelled: a judge's verdicts, a verifier's, else correct or wrong.
+    """The fields of a label in this run, each with its levels: a judge's verdicts, a verifier's, else correct or wrong.
 
     Of several criteria each by itself; a label then has a level of each.
     """
@@ -57,7 +57,7 @@ def label_fields(config: RunConfig) -> tuple[BallotField, ...]:
 
 
 def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[str, str]:
-    """What is shown of an answer that is to be labelled, by what it is."""
+    """The texts of an answer that are shown for labelling, by name."""
     texts = {"question": question.prompt, "reference": question.answer, "answer": answer}
     form = config.grader.form if isinstance(config.grader, Judge) else None
     if isinstance(form, ByComparison):
@@ -68,14 +68,14 @@ def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[s
 
 
 def signals_of_level(config: RunConfig, level: str) -> dict[str, SignalValue]:
-    """What the grader would have said of an answer with this label."""
+    """The signals that the grader would have given with this label."""
     if isinstance(config.grader, Judge):
         return config.grader.signals_of(tuple(level.split(JOINED)))
     return config.grader.signals_of(level) if isinstance(config.grader, Verifier) else {"is_correct": level == RIGHT}
 
 
 def require_labels_say_something(config: RunConfig, rubric: Rubric) -> None:
-    """A label is what the grader should have said; a rubric that goes by something else is not corrected by it."""
+    """Raise `ConfigError` if the rubric uses no signal that a label gives."""
     said = {VERDICT, SCORE, "is_correct", *(one.name for one in label_fields(config))}
     if isinstance(config.grader, Verifier):
         said |= config.grader.signals_of(RIGHT).keys()
@@ -88,24 +88,23 @@ def require_labels_say_something(config: RunConfig, rubric: Rubric) -> None:
 
 
 def labels_given(config: RunConfig, rubric: Rubric) -> Labels:
-    """The labels of the file that a configuration names (`labels`); `ConfigError` where they cannot be what is
-    meant."""
-    if config.labels is None:
+    """Labels of the file that a configuration names; raises `ConfigError` if they are no labels of this run."""
+    if config.report.labels is None:
         return {}
     require_labels_say_something(config, rubric)
-    path = config.folder / config.labels
+    path = config.folder / config.report.labels
     labels = labels_in(path)
     require_levels(labels, label_fields(config), path)
     return labels
 
 
 def take_labels(directory: Path, labels: Labels) -> int:
-    """Add to a run what its labels have never said; gives how many that were.
+    """Add labels to a run that it never had; returns their number.
 
     What somebody has said otherwise since then stands: the file is not taken again for it.
     """
     path = directory / LABELS_FILE
-    heard = set(_parsed(path, _lines(path))) if labels and path.exists() else set()
+    heard = set(_parse_labels(path, _json_lines(path))) if labels and path.exists() else set()
     new = {at: label for at, label in labels.items() if (at, label) not in heard}
     if new:
         add_labels(directory, new)
@@ -113,7 +112,7 @@ def take_labels(directory: Path, labels: Labels) -> int:
 
 
 def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
-    """The level that the grader gave; "" where it gave none, as to an empty answer."""
+    """The level that the grader gave; "" if it gave none, as for an empty answer."""
     if isinstance(config.grader, Judge):
         return JOINED.join(config.grader.said_by(signals))
     if isinstance(config.grader, Verifier) and config.grader.beside is None:
@@ -126,37 +125,37 @@ def read_labels(directory: Path) -> Labels:
     path = directory / LABELS_FILE
     if not path.exists():
         return {}
-    return dict(_parsed(path, _lines(path)))
+    return dict(_parse_labels(path, _json_lines(path)))
 
 
 def labels_in(path: Path) -> Labels:
-    """The labels of a user's own file: JSON lines, or CSV, with model, question, trial and label."""
+    """Labels of a user's file: JSON lines or CSV with model, question, trial and label."""
     if not path.is_file():
         raise ConfigError(f"{path} is no file; give one with the columns {', '.join(COLUMNS)}")
     if path.suffix.lower() == ".csv":
         try:
-            rows = list(csv.DictReader(io.StringIO(_text(path), newline="")))
+            rows = list(csv.DictReader(io.StringIO(_read_text(path), newline="")))
         except csv.Error as error:
             raise ConfigError(f"{path} cannot be read: {error}") from error
-        return dict(_parsed(path, rows))
-    return dict(_parsed(path, _lines(path)))
+        return dict(_parse_labels(path, rows))
+    return dict(_parse_labels(path, _json_lines(path)))
 
 
 def is_label(fields: Sequence[BallotField], label: str) -> bool:
-    """Whether a label has a level for each field."""
+    """The label has a valid level for each field."""
     said = label.split(JOINED)
     return len(said) == len(fields) and all(level in one.levels for level, one in zip(said, fields, strict=True))
 
 
 def levels_among(fields: Sequence[BallotField], occurring: Iterable[str]) -> tuple[str, ...]:
-    """Every label that there may be; of several criteria those that occur, since there may be very many."""
+    """All possible labels; with several criteria only those that occur, since there may be very many."""
     if len(fields) == 1:
         return fields[0].levels
     return tuple(sorted({label for label in occurring if is_label(fields, label)}))
 
 
 def require_levels(labels: Labels, fields: Sequence[BallotField], source: Path) -> None:
-    """Every label is one that this run knows."""
+    """Raise `ConfigError` if a label has an unknown level."""
     for at, label in labels.items():
         if not is_label(fields, label):
             wanted = JOINED.join(
@@ -178,7 +177,7 @@ def add_labels(directory: Path, labels: Labels) -> None:
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab+") as file:
             require_plain(path)
-            _without_torn_line(file)
+            _truncate_torn_line(file)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -186,23 +185,23 @@ def add_labels(directory: Path, labels: Labels) -> None:
         raise StoreError(f"{path} cannot be written: {error}") from error
 
 
-def _without_torn_line(file: BinaryIO) -> None:
-    """A kill may have left the beginning of a line, which is no label."""
+def _truncate_torn_line(file: BinaryIO) -> None:
+    """Remove an incomplete last line, as a kill may leave it."""
     file.seek(0)
     there = file.read()
     file.truncate(there.rfind(b"\n") + 1)
     file.seek(0, os.SEEK_END)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return read_whole(path, MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
-def _lines(path: Path) -> Iterator[object]:
-    lines = _text(path).split("\n")
+def _json_lines(path: Path) -> Iterator[object]:
+    lines = _read_text(path).split("\n")
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
@@ -213,7 +212,7 @@ def _lines(path: Path) -> Iterator[object]:
                 raise ConfigError(f"{path}, line {number}: is not JSON: {error}") from error
 
 
-def _parsed(path: Path, rows: Iterator[object] | Sequence[object]) -> Iterator[tuple[Labelled, str]]:
+def _parse_labels(path: Path, rows: Iterator[object] | Sequence[object]) -> Iterator[tuple[Labelled, str]]:
     for number, row in enumerate(rows, start=1):
         found = [row.get(name) for name in COLUMNS] if isinstance(row, dict) else []
         model, question, trial, label = found or (None,) * len(COLUMNS)

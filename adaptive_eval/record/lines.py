@@ -5,6 +5,8 @@ terminal obeys.
 """
 
 import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 LONGEST = 200
 
@@ -37,3 +39,13 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def minute(at: float) -> str:
+    """Seconds since 1970 as date, hour and minute in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def first_few(names: Sequence[str], most: int) -> str:
+    """Names in a line; of more than `most` the number of the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

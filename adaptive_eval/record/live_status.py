@@ -6,17 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.record.build import Findings, findings_of, grading_cost
+from adaptive_eval.record.build import NOTHING_FOUND, grading_cost, latest_findings
 from adaptive_eval.record.gate import gate_baseline
-from adaptive_eval.record.pending import rows_of
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.sites import SiteBook, SiteRow
-from adaptive_eval.record.snapshot import RunSubject, take_snapshot
-from adaptive_eval.record.status import CurrentTraffic, ModelTraffic, RunMoment, SiteTraffic, Status, status_of
+from adaptive_eval.record.snapshot import RunSubject, batch_rows, take_snapshot
+from adaptive_eval.record.status import (
+    CurrentTraffic,
+    ModelTraffic,
+    SiteTraffic,
+    Status,
+    closest_comparison,
+    standings,
+    used_caps,
+)
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store import Event, Roster, Spending
+from adaptive_eval.store import Event, Roster
 
 
 class StatusTaker:
@@ -38,51 +45,48 @@ class StatusTaker:
         self._scheduler = scheduler
         self._endpoints = endpoints
         self._events, self._heard, self._sites = events, 0, SiteBook()
-        self._found: Findings | None = None
+        self._found = NOTHING_FOUND
         self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
 
     def take(self) -> Status:
         """The status now."""
-        controller, scheduler = self._controller, self._scheduler
-        usages = scheduler.usages
+        controller, scheduler, decisions = self._controller, self._scheduler, self._subject.decisions
+        usages, plan, elapsed = scheduler.state.spent.usages, self._controller.plan, scheduler.meter.elapsed()
         requests, beside = [usage.gpu_seconds for usage in usages], tuple(self._beside())
+        trials, tokens = sum(usage.trials for usage in usages), sum(usage.tokens for usage in usages)
+        used = {"trials": trials, "tokens": tokens, "usd": sum(usage.usd for usage in usages)}
+        used |= {
+            "gpu_seconds": counted_gpu_seconds(scheduler.meter.servers(), requests, beside),
+            "wall_seconds": elapsed,
+        }
         self._look()
-        return status_of(
-            RunMoment(
-                roster=self._roster,
-                weights=controller.plan.bench.weights,
-                budget=controller.plan.budget,
-                looks=len(controller.looks),
-                found=self._found,
-                counts=controller.counts_with_kept,
-                spent=Spending(
-                    at=0.0,
-                    trials=sum(usage.trials for usage in usages),
-                    tokens=sum(usage.tokens for usage in usages),
-                    usd=sum(usage.usd for usage in usages),
-                    gpu_seconds=sum(requests),
-                ),
-                before=scheduler.taken_up,
-                elapsed=scheduler.elapsed(),
-                traffic=self._traffic(),
-                models=tuple(self._models_traffic()),
-                promise=promise_in_short(self._subject.decisions),
-                gate=gate_baseline(self._subject.decisions),
-                batches=rows_of(scheduler.pending_batches),
-                gpu_seconds=counted_gpu_seconds(scheduler.servers(), requests, beside),
-                beside=beside,
-                grading=grading_cost(usage.grading for usage in usages),
-                sites=self._site_rows(),
-            )
+        return Status(
+            looks=len(controller.looks),
+            standings=standings(self._found, gate=gate_baseline(decisions)),
+            verdicts=self._found.verdicts,
+            caps=used_caps(plan.budget, used, beside),
+            traffic=self._traffic(),
+            models=tuple(self._models_traffic()),
+            trials=trials,
+            new_trials=trials - scheduler.taken_up[0],
+            new_tokens=tokens - scheduler.taken_up[1],
+            elapsed=elapsed,
+            trials_to_go=self._found.trials_to_go,
+            detail=closest_comparison(self._found, self._roster, controller.counts_with_kept, plan.bench.weights),
+            promise=promise_in_short(decisions),
+            batches=batch_rows(scheduler.supply.pending),
+            beside=beside,
+            grading=grading_cost(usage.grading for usage in usages),
+            sites=self._site_rows(),
         )
 
     def _look(self) -> None:
         controller = self._controller
         as_of = (len(controller.looks), controller.finished, len(controller.set_aside))
         if as_of != self._as_of:
-            usages = self._scheduler.usages
+            usages = self._scheduler.state.spent.usages
             snapshot = take_snapshot(self._subject, controller, usages, elapsed=0.0, now=0.0, stopped=False)
-            self._as_of, self._found = as_of, None if snapshot is None else findings_of(snapshot)
+            self._as_of, self._found = as_of, NOTHING_FOUND if snapshot is None else latest_findings(snapshot)
 
     def _site_rows(self) -> tuple[SiteRow, ...]:
         events, now = self._events(), time.time()
@@ -96,7 +100,7 @@ class StatusTaker:
         by_model = zip(self._subject.models, stats, strict=True)
         replicas = [replica for one in stats for replica in one.replicas]
         return CurrentTraffic(
-            in_flight=sum(self._scheduler.in_flight),
+            in_flight=sum(self._scheduler.requests.in_flight),
             retries=sum(one.retries for one in stats),
             errors=sum(sum(one.errors.values()) for one in stats),
             healthy_replicas=sum(replica.healthy for replica in replicas),
@@ -111,8 +115,15 @@ class StatusTaker:
 
     def _models_traffic(self) -> Iterator[ModelTraffic]:
         scheduler = self._scheduler
-        held = scheduler.held()
-        each = zip(self._subject.models, scheduler.usages, scheduler.in_flight, self._endpoints, held, strict=True)
+        held = scheduler.meter.held()
+        each = zip(
+            self._subject.models,
+            scheduler.state.spent.usages,
+            scheduler.requests.in_flight,
+            self._endpoints,
+            held,
+            strict=True,
+        )
         for model, usage, in_flight, endpoint, one in each:
             stats = endpoint.stats
             yield ModelTraffic(

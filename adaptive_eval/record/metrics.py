@@ -28,7 +28,7 @@ BINARY = np.array([0.0, 1.0])
 def metric_rows(
     names: Sequence[str], models: Sequence[str], counts: NDArray[np.integer], weights: FloatArray
 ) -> Iterator[MetricRow]:
-    """Each metric of each model, from counts (L, M, 2); no value where a question has fewer trials than draws."""
+    """Metrics of each model from counts (L, M, 2); None if a question has fewer trials than draws."""
     if not names:
         return
     right_last = counts[..., np.argsort(weights, kind="stable")].astype(np.int64)
@@ -39,15 +39,14 @@ def metric_rows(
                 yield MetricRow(name, model, None, None, None, None)
                 continue
             value = float(metric.value(Counts(n=own, w=BINARY)))
-            variances = [_variance(name, wrong, right) for wrong, right in own.tolist()]
+            variances = [_question_variance(name, wrong, right) for wrong, right in own.tolist()]
             sigma = float(np.sqrt(np.sum(variances))) / len(own)
             low, high = value - TWO_SIDED_95 * sigma, value + TWO_SIDED_95 * sigma
             yield MetricRow(name, model, value, sigma, max(low, 0.0), min(high, 1.0))
 
 
 @cache
-def _variance(name: str, wrong: int, right: int) -> float:
-    """Of the estimate of one question."""
+def _question_variance(name: str, wrong: int, right: int) -> float:
     from scipy.stats import betabinom  # here, since it takes a while to load, and few ask for metrics
 
     metric = metric_of(name)

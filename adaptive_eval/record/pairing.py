@@ -1,10 +1,10 @@
-"""Models that were asked with the same seeds: how far their outcomes go together, trial by trial.
+"""Dependence between models that were asked with the same seeds, trial by trial.
 
 A server that draws by Gumbel-max, with noise keyed by seed and position, gives models with one vocabulary the same
-random numbers where their prompts and seeds are the same, as with `seeds: consecutive` and `coupled`. Near copies then
-err together, and their difference is known better than from independent trials; outcomes that go against each other
-make it less sure. With `consecutive` z takes them for independent all the same, and this only tells; with `coupled` it
-is what the comparison was judged by, where it says so. `scorio.sinf.coupling` has the formula.
+random numbers where their prompts and seeds are the same, as with `trial_seeds: consecutive` and `coupled`. Near copies
+then err together, and their difference is known better than from independent trials; outcomes that go against each
+other make it less sure. With `consecutive` z takes them for independent all the same, and this only tells; with
+`coupled` it is what the comparison was judged by, where it says so. `scorio.sinf.coupling` has the formula.
 """
 
 from array import array
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import PairRow
 from adaptive_eval.store import TrialsImported, events_of_kind
@@ -26,18 +25,18 @@ _TRIALS = 2**32
 
 
 class ModelValues:
-    """What each answer of one model is worth, in 16 bytes each: there may be millions."""
+    """Values of one model's answers, in 16 bytes each: there may be millions."""
 
     def __init__(self) -> None:
         self._places, self._values = array("q"), array("d")
 
     def add(self, question: int, trial: int, value: float) -> None:
-        """One more answer; each is told once."""
+        """Add one answer; each is added once."""
         self._places.append(question * _TRIALS + trial)
         self._values.append(value)
 
     def shared(self, other: "ModelValues") -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
-        """The question of each trial that both have, in order, and what it is worth for either."""
+        """Questions of the trials that both models have, in order, with both values."""
         own, others = np.frombuffer(self._places, np.int64), np.frombuffer(other._places, np.int64)
         places, at, other_at = np.intersect1d(own, others, assume_unique=True, return_indices=True)
         return places // _TRIALS, np.frombuffer(self._values)[at], np.frombuffer(other._values)[other_at]
@@ -45,27 +44,27 @@ class ModelValues:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Two models that are compared, and were asked with the same seeds."""
+    """Two compared models that were asked with the same seeds."""
 
     better: str
     worse: str
     trials: int
-    """That both have."""
+    """Number of trials that both have."""
     variance: float
-    """Of their difference on these, over that of independent models: below 1 where they go together."""
+    """Variance of their difference over that of independent models: below 1 if they go together."""
     sigma: float
-    """The standard error of that, were they independent."""
+    """Standard error of `variance` for independent models."""
     by_trial: bool = False
     """Whether they were compared trial by trial."""
 
     @property
     def is_shown(self) -> bool:
-        """Independent models would hardly look like that: it happens to one pair in some 400."""
+        """Significantly different from independent models, by three standard errors."""
         return abs(self.variance - 1.0) > 3.0 * self.sigma
 
 
 def by_trial_in_words(variance: float) -> str:
-    """What it means that two models are compared trial by trial, for every display and report."""
+    """The share of trials that a comparison trial by trial takes, in words."""
     much = "takes" if variance <= 1.0 else "takes, since they go against each other,"
     return f"compared trial by trial, which {much} {variance:.2f} of the trials that independent models would"
 
@@ -80,33 +79,26 @@ def compared_by_trial(pairs: Sequence[PairRow]) -> tuple[str, ...]:
 
 
 def pairings(stored: StoredRun, pairs: Sequence[PairRow]) -> tuple[Pairing, ...]:
-    """Of the compared pairs; none where no seeds were shared, or it is not known which an answer had."""
+    """Pairings of the compared models; empty if no seeds were shared, or the seeds are unknown."""
     config = stored.setup.config
-    if config.seeds == "hashed" or events_of_kind(stored.events, TrialsImported):
+    if config.trial_seeds == "hashed" or events_of_kind(stored.events, TrialsImported):
         return ()
-    bases = {model.name: _base(model) for model in config.models if model.recorded is None}
+    asked = {model.name for model in config.asked}
     alike = [
         (pair.better, pair.worse, pair.by_trial)
         for pair in pairs
-        if pair.worse is not None and pair.better in bases and pair.worse in bases
-        if bases[pair.better] == bases[pair.worse]
+        if pair.worse is not None and {pair.better, pair.worse} <= asked
     ]
     if not alike:
         return ()
-    values = _values(stored, {name for better, worse, _ in alike for name in (better, worse)})
+    values = _answer_values(stored, {name for better, worse, _ in alike for name in (better, worse)})
     found = (
         pairing(better, worse, values[better], values[worse], by_trial=by_trial) for better, worse, by_trial in alike
     )
     return tuple(one for one in found if one is not None)
 
 
-def _base(model: ModelConfig) -> int | None:
-    """Where its seeds begin; None: where the run's do."""
-    return model.sampling.seed
-
-
-def _values(stored: StoredRun, names: set[str]) -> Mapping[str, ModelValues]:
-    """Every graded answer of these models, as values."""
+def _answer_values(stored: StoredRun, names: set[str]) -> Mapping[str, ModelValues]:
     weights, found = stored.rubric.weights, {name: ModelValues() for name in names}
     questions: dict[str, int] = {}
     for one in stored.reader.outcomes():
@@ -119,6 +111,6 @@ def _values(stored: StoredRun, names: set[str]) -> Mapping[str, ModelValues]:
 def pairing(
     better: str, worse: str, first: ModelValues, second: ModelValues, *, by_trial: bool = False
 ) -> Pairing | None:
-    """Of two models; None where they have too little in common, or all of it is alike."""
+    """The pairing of two models; None if they share too few trials, or all outcomes are alike."""
     found = coupling(*first.shared(second))
     return Pairing(better, worse, *found, by_trial) if np.isfinite(found.variance) else None

@@ -25,8 +25,8 @@ from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
-from adaptive_eval.scheduler.ledger import cost_of
 from adaptive_eval.store import Event, Json, PriorTaken, RunReader, events_of_kind
+from adaptive_eval.store.spending import cost_of
 from scorio.moments import CountArray
 
 Outcomes = Mapping[str, Sequence[int]]
@@ -35,7 +35,7 @@ Outcomes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class PriorOutcomes:
-    """What was taken, by model of this run; nothing of a model that the earlier run does not have whole."""
+    """Outcomes of an earlier run, by model of this one; empty for a model whose first round is incomplete there."""
 
     run: str
     """The earlier run's name."""
@@ -44,7 +44,7 @@ class PriorOutcomes:
     pooled: int | None = None
     """The outcomes of a question are those of a whole group, and count as so many; None: they are its own."""
     spent: SpentBefore = NOTHING_SPENT
-    """What the run has paid for them."""
+    """Cost of these outcomes to this run."""
 
     def covers(self, models: Sequence[str]) -> bool:
         """Each of these models was looked for."""
@@ -68,7 +68,7 @@ class PriorOutcomes:
         return counts.astype(np.int64) if whole else self.discount * counts
 
     def event(self, section: PriorEvidenceConfig) -> PriorTaken:
-        """What the run keeps of it."""
+        """The event that stores the outcomes."""
         return PriorTaken(section.model_dump(mode="json"), self.run, self.outcomes)
 
 
@@ -85,28 +85,32 @@ class EarlierRun:
 
 
 def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
-    """What a run has kept for this section."""
+    """The outcomes that a run has stored for this section; None if there are none."""
     if section is None:
         return None
-    kept = [event for event in events_of_kind(events, PriorTaken) if _takes(event.section) == _takes(section)]
+    kept = [
+        event
+        for event in events_of_kind(events, PriorTaken)
+        if _source_settings(event.section) == _source_settings(section)
+    ]
     return taken_prior(kept[-1], section) if kept else None
 
 
 def taken_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
-    """What a run has kept, with what it has paid for it."""
+    """Convert the stored event to outcomes, with their cost."""
     spent = SpentBefore(event.trials, cost_of(event))
-    return replace(_as_asked(event.run, event.outcomes, section), spent=spent)
+    return replace(_weighted_outcomes(event.run, event.outcomes, section), spent=spent)
 
 
-def _takes(section: PriorEvidenceConfig | Json) -> Json:
-    """What decides which outcomes are taken; how much each counts does not."""
+def _source_settings(section: PriorEvidenceConfig | Json) -> Json:
+    """Settings that decide which outcomes are taken; `discount` does not."""
     given = section.model_dump(mode="json") if isinstance(section, PriorEvidenceConfig) else section
     since_then = {"questions": {}, "groups": {}, "greedy": False}
     return since_then | {key: value for key, value in given.items() if key != "discount"}
 
 
-def _as_asked(run: str, outcomes: Mapping[str, Outcomes], section: PriorEvidenceConfig) -> PriorOutcomes:
-    """Outcomes that count what the section says."""
+def _weighted_outcomes(run: str, outcomes: Mapping[str, Outcomes], section: PriorEvidenceConfig) -> PriorOutcomes:
+    """Outcomes with the weights of the section."""
     pooled = None
     if section.groups:
         pooled = max((len(some) for taken in outcomes.values() for some in taken.values()), default=0)
@@ -128,7 +132,7 @@ def read_prior(
     sources = {name: section.models.get(name, name) for name in prepared.models if name not in known}
     depth = prepared.config.trials.min if section.depth is None else section.depth
     openings = first_outcomes(reader, earlier, set(sources.values()))
-    comes_from = _origins(section, prepared.questions, earlier.questions)
+    comes_from = _source_questions(section, prepared.questions, earlier.questions)
     for name, source in sources.items():
         whole = openings.get(source, {})
         taken = {key: [one for old in olds for one in whole.get(old, [])[:depth]] for key, olds in comes_from.items()}
@@ -138,13 +142,13 @@ def read_prior(
             f"prior_evidence: {section.run} has no complete first round of any model of this run; its models are "
             f"{', '.join(earlier.models)}: name them under prior_evidence.models, as in {{new-name: old-name}}"
         )
-    return _as_asked(earlier.name, known, section)
+    return _weighted_outcomes(earlier.name, known, section)
 
 
-def _origins(
+def _source_questions(
     section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]
 ) -> dict[str, tuple[str, ...]]:
-    """For each question of this run those of the earlier one whose outcomes it takes."""
+    """For each question of this run the questions of the earlier run whose outcomes it takes."""
     there = {question.id for question in theirs}
     if section.groups:
         members: dict[str, list[str]] = defaultdict(list)
@@ -157,7 +161,7 @@ def _origins(
 
 
 def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: EarlierRun) -> Iterator[str]:
-    """Why outcomes of the earlier run mean something else here."""
+    """Reasons why outcomes of the earlier run mean something else here."""
     yield from rubric_problems(prepared.rubric, earlier.rubric)
     for name, source in section.models.items():
         if name not in prepared.models:
@@ -177,24 +181,24 @@ def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: Earl
 
 
 def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
-    """Why the categories of an earlier run mean something else under our rubric."""
+    """Reasons why categories of an earlier run mean something else under our rubric."""
     if theirs.names != ours.names or theirs.weights != ours.weights:
         there, here = (", ".join(one.names) for one in (theirs, ours))
         yield f"was graded by another rubric ({there}, not {here}); `adaptive-eval regrade` it with this one"
-    elif ours != theirs and _goes_by_thresholds(ours, theirs):
+    elif ours != theirs and _uses_thresholds(ours, theirs):
         yield (
             "was graded with other thresholds, so that its categories mean something else; take them from it, with "
             "`rubric: {fit: {run: ...}}`"
         )
 
 
-def _goes_by_thresholds(*rubrics: Rubric) -> bool:
-    """Some category depends on what was fitted."""
+def _uses_thresholds(*rubrics: Rubric) -> bool:
+    """Some category depends on fitted thresholds."""
     return any(one.lacks or one.medians or (isinstance(one, SchemaRubric) and one.schema.thresholds) for one in rubrics)
 
 
 def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]) -> Iterator[str]:
-    """Names in a map that nobody has."""
+    """Names in a map that neither run has."""
     for what, named, mine, old in (
         ("question", section.questions, {one.id for one in ours}, {one.id for one in theirs}),
         ("group", section.groups, {one.cluster for one in ours}, {one.cluster for one in theirs}),
@@ -207,13 +211,13 @@ def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs
 
 
 def asks_otherwise(one: Question, other: Question) -> bool:
-    """Whether the prompts of two questions are both known, and differ."""
+    """The prompts of two questions are both known, and differ."""
     known = bool(one.prompt and other.prompt)
     return known and (one.prompt, one.choices) != (other.prompt, other.choices)
 
 
 def first_outcomes(reader: RunReader, earlier: EarlierRun, models: set[str]) -> dict[str, dict[str, list[int]]]:
-    """The categories of each model's trials before the first look, in their order; only where none is missing."""
+    """Categories of each model's trials before its first look, in their order; without models that lack some."""
     size = {
         (model, question.id): int(earlier.first[row, column])
         for row, model in enumerate(earlier.models)

@@ -1,4 +1,4 @@
-"""The rows of results.json on questions, made when somebody wants them, and only a few at a time.
+"""Rows of results.json on questions, made a few at a time when they are wanted.
 
 There is one for each question, with what is known of every model on it: 200 models and 10,000 questions are 2 million
 entries, of some 800 bytes each as objects and of 70 as text. So rows are kept as what they follow from, counts or the
@@ -37,7 +37,7 @@ class QuestionRow:
     counts: tuple[tuple[int, ...], ...] = ()
     """The trials by category."""
     not_judged: tuple[int, ...] = ()
-    """So many of the trials are not judged yet: their round is not complete, and no look has used them."""
+    """Trials in an incomplete round, which no look has used yet."""
 
 
 class QuestionRows(Sequence[QuestionRow], ABC):
@@ -53,7 +53,7 @@ class QuestionRows(Sequence[QuestionRow], ABC):
 
     def __iter__(self) -> Iterator[QuestionRow]:
         for part in self.parts():
-            yield from rows_of(part)
+            yield from parse_rows(part)
 
     @overload
     def __getitem__(self, index: int) -> QuestionRow: ...
@@ -65,7 +65,7 @@ class QuestionRows(Sequence[QuestionRow], ABC):
         if isinstance(index, slice):
             return tuple(self[at] for at in range(*index.indices(len(self))))
         number, place = divmod(range(len(self))[index], AT_ONCE)
-        return rows_of(self.part(number))[place]
+        return parse_rows(self.part(number))[place]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or len(other) != len(self):
@@ -81,7 +81,7 @@ class CountedRows(QuestionRows):
     def __init__(
         self, ids: Sequence[str], counts: NDArray[np.integer], waiting: NDArray[np.integer], weights: FloatArray
     ) -> None:
-        """What is known of each question by all outcomes (L, M, K), of which so many (L, M) wait for a look."""
+        """Take all outcomes (L, M, K), and how many (L, M) of them wait for a look."""
         self._ids, self._counts, self._waiting, self._weights = ids, counts, waiting, weights
 
     def __len__(self) -> int:
@@ -112,15 +112,14 @@ class WrittenRows(QuestionRows):
 
     @classmethod
     def within(cls, data: bytes, begin: int, end: int) -> "WrittenRows | None":
-        """The rows that stand in a text, each of which is read once; None where they are not as they are written
-        here."""
+        """The rows in a text, each of which is read once; None if they are not in the form that is written here."""
         starts, at = [begin], data.find(_NEXT, begin, end)
         while at >= 0:
             starts.append(at + 2)
             at = data.find(_NEXT, at + 1, end)
         found = cls(data, [*starts, end + 1])
         try:
-            sizes = [len(rows_of(part)) for part in found.parts()]
+            sizes = [len(parse_rows(part)) for part in found.parts()]
         except ValueError:
             return None
         return found if sizes == [min(AT_ONCE, len(found) - at) for at in range(0, len(found), AT_ONCE)] else None
@@ -137,8 +136,8 @@ _NEXT = b'},{"id":'
 """Between two rows, and nowhere else: in a text of JSON its quotes have a backslash before them."""
 
 
-def rows_of(part: bytes) -> tuple[QuestionRow, ...]:
-    """The rows of a part; raises `ValueError` where it is none."""
+def parse_rows(part: bytes) -> tuple[QuestionRow, ...]:
+    """Parse the JSON of a part; raises `ValueError` if it is none."""
     return _reader().validate_json(b"[%b]" % part)
 
 
@@ -148,7 +147,7 @@ def _reader() -> TypeAdapter[tuple[QuestionRow, ...]]:
 
 
 def as_json(value: object) -> orjson.Fragment:
-    """What orjson makes of rows where it is given this as `default`."""
+    """Serialize rows, as orjson's `default`."""
     if isinstance(value, QuestionRows):
         return orjson.Fragment(b"[%b]" % b",".join(value.parts()))
     raise TypeError(f"{type(value).__name__} is no JSON")
@@ -172,7 +171,7 @@ def question_posteriors(counts: NDArray[np.integer], w: FloatArray) -> tuple[Flo
 
 
 def distinct_counts(counts: NDArray[np.integer]) -> tuple[NDArray[np.integer], NDArray[np.intp]]:
-    """Every count (n, K) that occurs, once and in order, and for each of counts (..., K) its place among them."""
+    """The distinct rows of counts (..., K), in order, and the position of each row among them."""
     *shape, categories = counts.shape
     flat = counts.reshape(-1, categories)
     base = int(flat.max(initial=0)) + 1

@@ -1,4 +1,4 @@
-"""Recorded models: what a run keeps of the outcomes that an earlier run has of them.
+"""Recorded models: the outcomes that a run keeps of an earlier run.
 
 All outcomes of complete rounds are taken, once, when the run begins, and written down with how they were asked and
 graded. The earlier run may go on, change or be deleted: what was taken stays.
@@ -19,20 +19,20 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.store import Event, Json, OutcomesRecorded, Roster, events_of_kind
 
 LOGS = "imported logs"
-"""What has graded outcomes that an earlier run has imported."""
+"""Name of the grader of imported outcomes."""
 
 Recorded = Mapping[str, OutcomesRecorded]
 """By model of this run."""
 
 
 def kept_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
-    """What a run has kept of the recorded models that its configuration names."""
+    """The stored outcomes of the recorded models that the configuration names."""
     named = {model.name for model in config.models if model.recorded is not None}
     return {event.model: event for event in events_of_kind(events, OutcomesRecorded) if event.model in named}
 
 
 def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> KnownBefore:
-    """(L, M, K) and (L, M): the outcomes with and without a grade."""
+    """(L, M, K) and (L, M): outcomes with and without a grade."""
     counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
     ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
     for name, event in recorded.items():
@@ -43,7 +43,7 @@ def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> Know
     return KnownBefore(counts, ungraded if ungraded.any() else None)
 
 
-def digest_of(counts: Mapping[str, Sequence[int]], ungraded: Mapping[str, int], meaning: Json) -> str:
-    """A digest that is the same for the same outcomes of the same meaning."""
+def outcomes_digest(counts: Mapping[str, Sequence[int]], ungraded: Mapping[str, int], meaning: Json) -> str:
+    """A digest of outcomes and their meaning."""
     whole = orjson.dumps([counts, ungraded, meaning], option=orjson.OPT_SORT_KEYS)
     return blake2b(whole, digest_size=16).hexdigest()

@@ -8,7 +8,6 @@ called a pair at an earlier look, which stands there.
 """
 
 from array import array
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
 from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs, update, weigh_evidence
 from adaptive_eval.core.rules import Rule, calls
@@ -37,10 +37,11 @@ from adaptive_eval.graders.many_trials import (
     with_length_ratios,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
-from adaptive_eval.record.restore import StoredRun, opened_run
-from adaptive_eval.record.thresholds import FIRST_ROUND, frozen_of, kept_thresholds
+from adaptive_eval.record.restore import StoredRun, last_rounds, opened_run
+from adaptive_eval.record.thresholds import FIRST_ROUND
 from adaptive_eval.store import TrialFacts
 from adaptive_eval.store.looks import trials_at
+from adaptive_eval.store.thresholds import frozen_of, kept_thresholds
 from scorio.categorical import SCHEMATA, Schema, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES
 from scorio.rank import compare_rankings, rank_scores
@@ -112,7 +113,7 @@ class Relabelling:
 
 
 def relabel(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling:
-    """The stored run under these rubrics; by default the twelve schemata of the paper."""
+    """Relabel a stored run by these rubrics; by default the twelve schemata of the paper."""
     with opened_run(directory) as stored:
         found = relabelled(stored, rubrics)
     if found is None:
@@ -121,7 +122,7 @@ def relabel(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) 
 
 
 def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling | None:
-    """An open run under other rubrics; None where no trial was judged yet."""
+    """Relabel an open run; None if no trial was judged yet."""
     trials = _Trials.of(stored)
     if not len(trials):
         return None
@@ -129,7 +130,7 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
     judge = _Judge.of(stored)
     kept = frozen_of(kept_thresholds(own, stored.events))
     frozen = FrozenThresholds({**kept.values, **own.thresholds}, kept.rest_on, kept.medians)
-    first = judge.rubric(OWN, open_rubric(own, frozen), trials, trials.category, _used(own, frozen))
+    first = judge.rubric(OWN, open_rubric(own, frozen), trials, trials.category, _used_thresholds(own, frozen))
     order = np.argsort([one.rank or len(trials) for one in first.models], kind="stable")
     found, not_there = [_in_order(first, order)], []
     wanted = default_rubrics(own, trials.signals) if rubrics is None else rubrics
@@ -143,14 +144,14 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
         key = (blake2b(np.ascontiguousarray(categories, np.int16).data).digest(), one.weights)
         alike = next((other for other, known in labels.items() if known == key), None)
         labels[name] = key
-        found.append(_agreeing(_in_order(one, order), found[0], alike))
+        found.append(_add_agreement(_in_order(one, order), found[0], alike))
     run = stored.setup.config
     prior = run.prior_evidence is not None or len(run.asked) < len(run.models)
     return Relabelling(stored.setup.config.name, len(trials), tuple(found), tuple(not_there), prior)
 
 
 def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, RubricConfig]:
-    """The twelve schemata; a signal that only tells invalid answers, and that no trial has, is taken for 0."""
+    """The twelve schemata; a signal that only tells invalid answers, and that no trial has, is assumed to be 0."""
     found = {}
     for name, schema in SCHEMATA.items():
         rubric = SchemaRubric(schema, schema.weights, Thresholds(), {})
@@ -162,7 +163,7 @@ def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, Rubric
 
 
 def _only_for_invalid(schema: Schema, signal: str) -> bool:
-    """Whether a schema looks at a signal for its category 0 alone."""
+    """A schema uses the signal for its category 0 alone."""
     ways = (way for category in schema.categories for way in category.rule)
     compared = (condition for way in ways for variable in way for condition in VARIABLES[variable])
     return all(signal not in (condition.signal, condition.bound) for condition in compared)
@@ -170,8 +171,6 @@ def _only_for_invalid(schema: Schema, signal: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Trials:
-    """The judged trials: who answered what, and what is known of it."""
-
     models: tuple[str, ...]
     questions: tuple[str, ...]
     model: NDArray[np.int32]
@@ -186,7 +185,7 @@ class _Trials:
         return len(self.model)
 
     def labels(self, chosen: NDArray[np.bool_]) -> list[str]:
-        """The question of each that is chosen."""
+        """The question ids of the chosen trials."""
         return [self.questions[at] for at in self.question[chosen].tolist()]
 
     @classmethod
@@ -205,7 +204,7 @@ class _Trials:
         return cls(tuple(roster.models), tuple(roster.questions), model, question, category, signals, opening)
 
     def tally(self, categories: NDArray[np.integer], levels: int) -> NDArray[np.int64]:
-        """(L, M, K + 1): trials by category, the last those that have none."""
+        """(L, M, K + 1): trials by category; the last column has those without one."""
         shape = len(self.models), len(self.questions), levels + 1
         found = np.zeros(int(np.prod(shape)), dtype=np.int64)
         for at in range(0, len(self), AT_ONCE):
@@ -217,25 +216,27 @@ class _Trials:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judge:
-    """One look at counts, as the run would take it."""
+    """A single look at counts by the run's rule."""
 
     rule: Rule
     prior: Prior
     horizon: int
     drawn: bool
     """Some of the questions were asked, drawn at random."""
+    weighing: Weighing | None
 
     @classmethod
     def of(cls, stored: StoredRun) -> "_Judge":
         config = stored.setup.config
+        weighing = weigh_questions(config.benchmarks, tuple(stored.setup.roster.questions))
         if config.plug_ins:
             default = Sequential(config.stopping.confidence)
-            return cls(default, config.stopping.prior, config.trials.max, config.trials.draw is not None)
+            return cls(default, config.stopping.prior, config.trials.max, config.trials.draw is not None, weighing)
         plan = stored.plan
         plain = plan.objective.compares and plan.objective.reference is None and plan.objective.rule is None
         # what `optimal` calls it has paid for by what it gave up at earlier looks, and here there is one look
         rule = getattr(plan.rule, "ties", plan.rule) if plain else Sequential(config.stopping.confidence)
-        return cls(rule, plan.prior, plan.trials.max, plan.drawn > 0)
+        return cls(rule, plan.prior, plan.trials.max, plan.drawn > 0, weighing)
 
     def asked(
         self, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
@@ -254,7 +255,7 @@ class _Judge:
             signals = with_length_ratios(signals, trials.labels(everywhere), whole.medians)
         categories = categories_of(signals, rubric)
         fitted = tuple(one for one in config.unfitted if one not in frozen.values)
-        return self.rubric(name, rubric, trials, categories, _used(config, whole), fitted), categories
+        return self.rubric(name, rubric, trials, categories, _used_thresholds(config, whole), fitted), categories
 
     def rubric(
         self,
@@ -275,7 +276,8 @@ class _Judge:
             ]
         )
         weights = np.array(rubric.weights, dtype=float)
-        bench = Bench(len(trials.models), len(trials.questions), weights)
+        shares = {} if self.weighing is None else self.weighing._asdict()
+        bench = Bench(len(trials.models), len(trials.questions), weights, **shares)
         if self.drawn:
             known = estimates_of_drawn(counts, weights)
             first, second = judged_pairs(bench.models, reference=False, margin=None)
@@ -334,8 +336,7 @@ def _told_apart(evidence: Evidence, called: NDArray[np.int8], above: int, below:
     return bool(sign * called[at] > 0)
 
 
-def _used(config: RubricConfig, frozen: FrozenThresholds) -> dict[str, float]:
-    """The numbers that a rubric compares with where it names percentiles."""
+def _used_thresholds(config: RubricConfig, frozen: FrozenThresholds) -> dict[str, float]:
     known = {**frozen.values, **config.thresholds}
     return {name: float(known[name]) for name in config.percentiles if name in known}
 
@@ -344,8 +345,7 @@ def _in_order(found: RelabelledRubric, order: NDArray[np.intp]) -> RelabelledRub
     return replace(found, models=tuple(found.models[at] for at in order.tolist()))
 
 
-def _agreeing(found: RelabelledRubric, own: RelabelledRubric, same_as: str | None) -> RelabelledRubric:
-    """With its agreement with the run's own ranking."""
+def _add_agreement(found: RelabelledRubric, own: RelabelledRubric, same_as: str | None) -> RelabelledRubric:
     both = [(a.score, b.score) for a, b in zip(found.models, own.models, strict=True)]
     known = [(a, b) for a, b in both if a is not None and b is not None]
     tau = None
@@ -356,7 +356,7 @@ def _agreeing(found: RelabelledRubric, own: RelabelledRubric, same_as: str | Non
 
 
 def judged_rows(stored: StoredRun) -> list[TrialFacts]:
-    """The graded trials of complete rounds of today's models and questions."""
+    """Graded trials of complete rounds of today's models and questions."""
     roster = stored.setup.roster
     rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
     places = [(*roster.cell(row.model, row.question), row.round) for row in rows]
@@ -369,7 +369,7 @@ def judged_rows(stored: StoredRun) -> list[TrialFacts]:
 def _in_complete_rounds(
     stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], number: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Which of these trials, by their model, question and round, the newest look has.
+    """Mask of the trials, given by model, question and round, that the newest look has.
 
     After an edit of the configuration rounds are others than those that the trials were stored in.
     """
@@ -379,7 +379,7 @@ def _in_complete_rounds(
         (models.name_of(at >> 32), at & (2**32 - 1)): size
         for at, size in zip(found.tolist(), sizes.tolist(), strict=True)
     }
-    last = _last_rounds(rounds, judged)
+    last = last_rounds(rounds, judged)
     chosen = np.asarray(number <= np.array([last.get(name, -1) for name in models], dtype=np.int64)[model])
     trials = np.bincount(model[chosen], minlength=len(models))
     asked = np.unique(model).tolist()
@@ -389,7 +389,7 @@ def _in_complete_rounds(
 
 
 def _first_of_each(stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Of each model and question the trials with the lowest numbers, as many as the newest look has."""
+    """Mask of the trials with the lowest numbers of each model and question, as many as the newest look has."""
     counts, roster = stored.counts(), stored.setup.roster
     wanted = (counts.cells - counts.before).sum(axis=2)
     trial = np.array(
@@ -408,27 +408,10 @@ def _first_of_each(stored: StoredRun, model: NDArray[np.int32], question: NDArra
 
 
 def _judged_trials(stored: StoredRun) -> dict[str, int]:
-    """How many graded trials of each model the newest look has."""
+    """Number of graded trials of each model in the newest look."""
     look = stored.reader.latest_look()
     if look is not None:
         return trials_at(look)
     counts = stored.counts()
     trials = (counts.cells - counts.before).sum(axis=(1, 2)).tolist()
     return dict(zip(counts.roster.models, trials, strict=True))
-
-
-def _last_rounds(found: Mapping[tuple[str, int], int], judged: Mapping[str, int]) -> dict[str, int]:
-    """For each model, the last round that the newest look has: rounds, of which it is `found` how many trials they
-    have, are complete one after the other."""
-    sizes: dict[str, dict[int, int]] = defaultdict(dict)
-    for (name, number), trials in found.items():
-        sizes[name][number] = trials
-    last = {}
-    for model, rounds in sizes.items():
-        trials = 0
-        for number in sorted(rounds):
-            trials += rounds[number]
-            if trials > judged.get(model, 0):
-                break
-            last[model] = number
-    return last

@@ -1,4 +1,4 @@
-"""What a run has spent besides the stored answers of the models that it has today.
+"""Spending of a run besides the stored answers of today's models.
 
 That is on models that its configuration names no more, on what never came, on a verifier before any answer, on answers
 that came first (greedy ones, as R0, or those that all others are compared with), and on verdicts of a `regrade` that
@@ -16,17 +16,6 @@ from adaptive_eval.config.prepare import prompts_of, setup_of
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.results import OtherCostRow
-from adaptive_eval.scheduler.ledger import (
-    cost_by_model,
-    cost_of,
-    never_stored,
-    spent_on_baseline,
-    spent_on_greedy,
-    spent_on_opponent,
-    spent_on_unused,
-    total_cost,
-)
-from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.store import (
     AnswersLost,
     AnswersUnwanted,
@@ -38,44 +27,55 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.roster import Names
+from adaptive_eval.store.spending import (
+    HeldServers,
+    cost_by_model,
+    cost_of,
+    never_stored,
+    spent_on_baseline,
+    spent_on_greedy,
+    spent_on_opponent,
+    spent_on_unused,
+    total_cost,
+)
 
 
 class RemovedModelsSpending(NamedTuple):
-    """All that was spent on models that the run does not have any more, model by model."""
+    """Spending on models that the run no longer has, by model."""
 
     rows: tuple[OtherCostRow, ...]
 
     @property
     def cost(self) -> Cost:
-        """What was bought."""
+        """The total cost."""
         return total_cost(self.rows)
 
     @property
     def in_all(self) -> SpentBefore:
-        """The answers that are stored, and what was bought."""
+        """Number of stored answers, and the total cost."""
         return SpentBefore(sum(row.trials for row in self.rows), self.cost)
 
     @property
     def gpu_seconds(self) -> float:
-        """What a cap on GPU time counts: for how long servers of the run were held, of other servers the requests."""
+        """GPU seconds under a cap: the time that servers of the run were held, or else of requests."""
         return sum(row.counted_gpu_seconds for row in self.rows)
 
 
 def spent_on_removed_models(
     reader: RunReader, models: Container[str], events: Sequence[Event]
 ) -> RemovedModelsSpending:
-    """What was spent on all models but these, and on none of them; lost answers count at their worst.
+    """Spending on all models but these, and on none; lost answers count at their worst.
 
     `events` are all that the run has.
     """
-    rows = list(_rows_before_any(events))
+    rows = list(_rows_without_model(events))
     removed = [name for name in reader.ids("models", "name") if name not in models]
     if removed:
         sums, held = reader.sums(), reader.held() or {}
         launched = {event.model for event in events_of_kind(events, ServerLaunched)}
         for name in removed:
             stored = [one for one in sums if one.model == name]
-            cost = reduce(Cost.plus, _lost(reader, events, name), total_cost(stored))
+            cost = reduce(Cost.plus, _lost_costs(reader, events, name), total_cost(stored))
             counted = held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
             rows.append(OtherCostRow("left", name, sum(one.trials for one in stored), *cost, counted))
     return RemovedModelsSpending(tuple(rows))
@@ -84,8 +84,8 @@ def spent_on_removed_models(
 def other_costs(
     removed: RemovedModelsSpending, models: Names, as_held: Container[int], events: Sequence[Event]
 ) -> tuple[OtherCostRow, ...]:
-    """What caps count besides the stored answers of these models; where their servers count `as_held`, whatever became
-    of an answer is in that."""
+    """Spending that caps count besides the stored answers of these models; time of servers that count `as_held` is not
+    added."""
     unwanted = events_of_kind(events, AnswersUnwanted)
     asked = Counter[str]()
     for event in unwanted:
@@ -102,12 +102,12 @@ def other_costs(
 
 
 def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[OtherCostRow]) -> float:
-    """What a cap on GPU time counts by what is stored: each model's answers or its servers, and all beside them."""
+    """GPU seconds under a cap, of stored answers or of held servers, with all spending beside."""
     return servers.gpu_seconds(stored) + sum(row.counted_gpu_seconds for row in beside)
 
 
-def _rows_before_any(events: Sequence[Event]) -> Iterator[OtherCostRow]:
-    """What no model was asked for, or before the run itself."""
+def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
+    """Spending that belongs to no model, or came before the run."""
     for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
         if spent != NO_COST:
             yield OtherCostRow(what, None, 0, *spent, spent.gpu_seconds)
@@ -118,30 +118,24 @@ def _rows_before_any(events: Sequence[Event]) -> Iterator[OtherCostRow]:
             yield OtherCostRow(what, model, *used)
 
 
-def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
-    """The answers of a model that are known to be lost or unwanted, and those that were on their way when it was asked
-    last."""
+def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
+    """Cost of a model's answers that were lost, unwanted, or in flight when it was asked last."""
     yield from (cost_of(event) for event in never_stored(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
-        worst = _at_worst(reader, events, model)
+        worst = _worst_cost(reader, events, model)
         yield Cost(count * worst.tokens, count * worst.usd, count * worst.gpu_seconds)
 
 
-def _at_worst(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
-    """What an answer may have cost by the last configuration that named the model."""
+def _worst_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
     header = reader.header()
     for body in reversed(reader.configurations()):
         config, questions, *_ = setup_of(replace(header, configuration=body))
         for one in config.models:
             if one.name == model:
-                kept = [sizes[model] for sizes in _kept(events) if model in sizes]
+                starts = [event.longest_prompts or {} for event in events_of_kind(events, RunBegun)]
+                kept = [sizes[model] for sizes in starts if model in sizes]
                 alone = config.model_copy(update={"models": [one]})
                 size = kept[-1] if kept else longest_prompts(prompts_of(alone, questions))[0]
                 (worst,) = worst_costs([one], [size], worst_verdict(config, questions))
                 return lost_cost(one, worst)
     return NO_COST
-
-
-def _kept(events: Sequence[Event]) -> Iterator[dict[str, int]]:
-    """The longest prompts, by model, as every start has kept them."""
-    return (dict(event.longest_prompts or {}) for event in events_of_kind(events, RunBegun))

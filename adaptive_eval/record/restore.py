@@ -1,12 +1,12 @@
-"""What a stored run has found, worked out anew from its trials: of runs that go on, were killed, or were imported.
+"""A stored run, and its results worked out from its trials: of runs that go on, were killed, or were imported.
 
 Where the rule or the policy is a plug-in, nothing is worked out: that would run code that the run names. Then there is
 what the run has written down itself, its results and its looks.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core import Controller, Outcome, Plan
+from adaptive_eval.core.optimal import OPTIMAL
+from adaptive_eval.core.registry import RETIRED
 from adaptive_eval.core.types import SetAside
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.record.build import build_results, iso_time
+from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.removed_models import (
@@ -34,10 +36,7 @@ from adaptive_eval.record.removed_models import (
 )
 from adaptive_eval.record.results import Caution, OtherCostRow, Results
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.record.snapshot import subject_of, take_snapshot
-from adaptive_eval.record.thresholds import kept_rubric
-from adaptive_eval.scheduler.ledger import cost_by_model, cost_of, never_stored
-from adaptive_eval.scheduler.server_times import HeldServers
+from adaptive_eval.record.snapshot import iso_time, subject_of, take_snapshot
 from adaptive_eval.store import (
     AnswersLost,
     Event,
@@ -52,6 +51,8 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.looks import trials_at
 from adaptive_eval.store.records import NO_GRADING
+from adaptive_eval.store.spending import HeldServers, cost_by_model, cost_of, never_stored
+from adaptive_eval.store.thresholds import kept_rubric
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray
 
@@ -60,7 +61,7 @@ Restored = tuple[Controller, Sequence[TrialUsage]]
 
 
 class StoredRun:
-    """A stored run at one moment, read once; what follows from that is worked out when it is first asked for.
+    """A stored run at one moment, read once; everything derived from it is computed on first use.
 
     Nothing that the run names is executed, no question is loaded, and no prompt is rendered.
     """
@@ -79,33 +80,30 @@ class StoredRun:
 
     @cached_property
     def events(self) -> Sequence[Event]:
-        """Everything that happened to it."""
+        """All events of the run."""
         return self.reader.events() if self._events is None else self._events
 
     @cached_property
     def rubric(self) -> Rubric:
-        """The rubric of the run, with the thresholds that it has frozen."""
+        """The rubric of the run with its frozen thresholds."""
         return kept_rubric(self.setup.config.rubric, self.events)
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan that its looks were taken by; raises `StoreError` where it names a plug-in."""
+        """The plan that its looks were taken by; raises `StoreError` if it names a plug-in."""
         config = self.setup.config
         if config.plug_ins:
-            raise StoreError(
-                f"{self.reader.directory} was decided by plug-ins ({_named(config)}), and who reads a run runs none of "
-                "its code; `adaptive-eval run` with a configuration of yours that names them loads them"
-            )
+            raise StoreError(f"{self.reader.directory}: {_why_not_anew(config)}")
         return stored_plan(self.setup, self.reader, self.events)
 
     @cached_property
     def restored(self) -> Restored:
-        """What its trials come to; raises `StoreError` where it names a plug-in."""
+        """The controller after all stored trials; raises `StoreError` if the run names a plug-in."""
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan, outside_plan=self.removed_models.in_all)
         usages = [TrialUsage() for _ in setup.roster.models]
-        outcomes, taken = _outcomes(reader, setup.roster, usages), 0
-        at, (before, since) = setup.roster.models.position_of, _told(self.events)
+        outcomes, taken = _committed_outcomes(reader, setup.roster, usages), 0
+        at, (before, since) = setup.roster.models.position_of, _split_events(self.events)
         lost = cost_by_model(never_stored(before), setup.roster.models)
         for event in since:
             until = max(reader.count_until(event.at), taken)
@@ -125,28 +123,28 @@ class StoredRun:
 
     @cached_property
     def removed_models(self) -> RemovedModelsSpending:
-        """What it has spent on models that its configuration names no more."""
+        """Spending on models that the configuration no longer names."""
         return spent_on_removed_models(self.reader, self.setup.roster.models, self.events)
 
     @property
     def beside(self) -> tuple[OtherCostRow, ...]:
-        """What caps count besides the stored answers of today's models."""
+        """Spending that caps count besides the stored answers of today's models."""
         return other_costs(self.removed_models, self.setup.roster.models, self.servers.counted, self.events)
 
     @cached_property
     def servers(self) -> HeldServers:
-        """How long each model has held its servers."""
+        """Time for which each model has held its servers."""
         return held_servers(self.setup, self.reader)
 
     def results(self, *, running: bool) -> Results | None:
-        """What was published when the run ended, or what its trials come to by now; None before the first look."""
-        return self.published or self.results_anew(running=running)
+        """Results as published at the end, else worked out from the trials; None before the first look."""
+        return self.published() or self.results_anew(running=running)
 
     def results_anew(self, *, running: bool) -> Results | None:
-        """The results as of the newest complete round, worked out; None before the first look."""
+        """Work out the results as of the newest complete round; None before the first look."""
         setup, reader = self.setup, self.reader
         if setup.config.plug_ins:
-            return _published(self, running=running, rows=True)
+            return _latest_published(self, running=running, rows=True)
         controller, usages = self.restored
         snapshot = take_snapshot(
             subject_of(setup.config, setup.questions, reader.created),
@@ -163,13 +161,13 @@ class StoredRun:
         return None if snapshot is None else build_results(snapshot)
 
     def counts(self) -> "RunCounts":
-        """What the newest look has judged.
+        """Counts of the newest look.
 
         Graded trials of an incomplete round are left out, as the run leaves them out: short answers arrive first, and
         are more often right.
         """
         if self.setup.config.plug_ins:
-            committed = _looked_at(self)
+            committed = _counts_of_look(self)
             known = stored_prior_counts(self.setup, self.reader, self.events)
         else:
             controller, _ = self.restored
@@ -183,27 +181,23 @@ class StoredRun:
         return RunCounts(self.setup.roster, committed + known, before, names)
 
     def brief_results(self, *, running: bool, rows: bool) -> Results | None:
-        """The results, without rows of questions where nobody wants them.
+        """The results, with `rows` of questions or without.
 
         Of a large run that has not come to its end they are those of its newest look: to work them out by all of its
         trials takes minutes.
         """
-        published = self._published_at_the_end(rows=rows)
+        published = self.published(rows=rows)
         if published is None and self.is_large:
-            return _published(self, running=running, rows=rows)
+            return _latest_published(self, running=running, rows=rows)
         return published or self.results_anew(running=running)
 
     @cached_property
     def is_large(self) -> bool:
-        """So many trials that what they come to is kept."""
+        """The run has so many trials that the store keeps their sums."""
         return self.reader.summed_until > 0
 
-    @property
-    def published(self) -> Results | None:
-        """The results that were published when the run ended, where nothing has happened to it since."""
-        return self._published_at_the_end(rows=True)
-
-    def _published_at_the_end(self, *, rows: bool) -> Results | None:
+    def published(self, *, rows: bool = True) -> Results | None:
+        """The results as published when the run ended; None if something has happened since."""
         last = self.events[-1] if self.events else None
         if not isinstance(last, RunFinished | RunStopped) or fatal_error_of(self.events) is not None:
             return None
@@ -223,8 +217,8 @@ def opened_run(directory: Path, *, summed: bool = True) -> Iterator[StoredRun]:
         yield StoredRun(reader)
 
 
-def _published(stored: StoredRun, *, running: bool, rows: bool) -> Results | None:
-    """What the run wrote down last; None where that was not yet, or before a change of its models or its grades."""
+def _latest_published(stored: StoredRun, *, running: bool, rows: bool) -> Results | None:
+    """The results that the run wrote last; None before the first look, and after a change of its models or grades."""
     config, results = stored.setup.config, read_results(stored.reader.directory, rows=rows)
     if results is None or {model.name for model in results.models} != set(stored.setup.roster.models):
         return None
@@ -232,30 +226,37 @@ def _published(stored: StoredRun, *, running: bool, rows: bool) -> Results | Non
         return None
     status = "running" if running else "stopped" if results.run.status == "running" else results.run.status
     run = replace(results.run, status=status, reason=None if running else results.run.reason)
-    return replace(results, run=run, warnings=(*results.warnings, *_not_anew(config, results)))
+    return replace(results, run=run, warnings=(*results.warnings, *_plug_in_caution(config, results)))
 
 
 def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
-    """Grades were changed later; within one second, if nothing has happened since."""
+    """Grades were changed after that time, or within its second with no event after."""
     regraded = events_of_kind(events, TrialsRegraded)
     return any(iso_time(one.at) > updated or (iso_time(one.at) == updated and one is events[-1]) for one in regraded)
 
 
-def _named(config: RunConfig) -> str:
-    """The plug-ins that decide."""
-    return ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
-
-
-def _not_anew(config: RunConfig, results: Results) -> Iterator[Caution]:
-    if config.plug_ins:
-        why = f"the run was decided by plug-ins ({_named(config)}), which are not loaded to read it"
-        yield Caution(
-            "plug_in", None, f"{why}: these are the results that the run itself wrote at {results.run.updated}"
+def _why_not_anew(config: RunConfig) -> str:
+    """What decided the run, and is not here to read it."""
+    if (rule := str(config.stopping.rule)) in RETIRED:
+        return (
+            f"the run was decided by the rule {rule} of an earlier version; `adaptive-eval run` with its configuration "
+            f"goes on with {OPTIMAL.name}, on the stored answers"
         )
+    named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
+    return (
+        f"the run was decided by plug-ins ({named}), which are not loaded to read it; `adaptive-eval run` with a "
+        "configuration of yours that names them loads them"
+    )
 
 
-def _told(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | AnswersLost]]:
-    """Answers that were lost before the latest start took up what is stored, and what its core heard after that."""
+def _plug_in_caution(config: RunConfig, results: Results) -> Iterator[Caution]:
+    if config.plug_ins:
+        wrote = f"these are the results that the run itself wrote at {results.run.updated}"
+        yield Caution("plug_in", None, f"{_why_not_anew(config)}; {wrote}")
+
+
+def _split_events(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | AnswersLost]]:
+    """Answers lost before the latest start, and the events that its core was told since."""
     latest = since_the_start(events)
     heard = [
         one for one in latest if isinstance(one, ModelSetAside) or (isinstance(one, AnswersLost) and not one.killed)
@@ -264,9 +265,8 @@ def _told(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | An
     return [*events[: len(events) - len(latest)], *taken_up], heard
 
 
-def _outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -> Iterator[Outcome | None]:
-    """The trials in the order of their commitment; None for one that is not told: of a model that is no longer there,
-    or whose verdict is on its way."""
+def _committed_outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -> Iterator[Outcome | None]:
+    """Trials in the order of commitment; None for one of a removed model, or whose verdict is pending."""
     for stored in reader.outcomes():
         if stored.model not in roster.models or stored.waits:
             yield None
@@ -277,7 +277,7 @@ def _outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -
 
 
 def held_servers(setup: StoredSetup, reader: RunReader) -> HeldServers:
-    """How long each model of a stored run has held its servers, where that is known."""
+    """Time for which each model of a stored run has held its servers."""
     held = reader.held() or {}
     return HeldServers([held.get(name) for name in setup.roster.models], launched_models(setup.config.models))
 
@@ -290,12 +290,12 @@ class RunCounts:
     cells: CountArray
     """R0 and all complete rounds."""
     before: CountArray
-    """Of these, R0."""
+    """The part of them that is R0."""
     recorded: frozenset[str] = frozenset()
     """Models whose counts are those of an earlier run."""
 
     def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
-        """The counts of these models and questions, in this order."""
+        """Select models and questions, in this order."""
         rows = list(map(self.roster.models.position_of, models))
         chosen = np.ix_(rows, list(map(self.roster.questions.position_of, questions)))
         recorded = self.recorded.intersection(models)
@@ -303,26 +303,37 @@ class RunCounts:
 
 
 def read_counts(directory: Path) -> RunCounts:
-    """What the newest look of a run has judged."""
+    """Read the counts of a run's newest look."""
     with opened_run(directory) as stored:
         return stored.counts()
 
 
-def _looked_at(stored: StoredRun) -> NDArray[np.int64]:
-    """(L, M, K): of each model the rounds, from the first on, that together are no more than the newest look has."""
+def _counts_of_look(stored: StoredRun) -> NDArray[np.int64]:
+    """(L, M, K): for each model its first rounds, as far as the newest look has their trials."""
     reader, roster = stored.reader, stored.setup.roster
     shape = len(roster.models), len(roster.questions), len(open_rubric(stored.setup.config.rubric).weights)
-    most = trials_at(reader.latest_look())
-    rounds: dict[tuple[str, int], NDArray[np.int64]] = defaultdict(lambda: np.zeros(shape[1:], dtype=np.int64))
+    counts, rounds = np.zeros(shape, dtype=np.int64), Counter[tuple[str, int]]()
     for one in reader.round_counts():
-        rounds[one.model, one.round][roster.questions.position_of(one.question), one.category] += one.trials
-    cells, over = np.zeros(shape, dtype=np.int64), set[str]()
-    for model, number in sorted(rounds, key=lambda one: one[1]):
-        if model not in roster.models or model in over:
-            continue
-        row = cells[roster.models.position_of(model)]
-        if row.sum() + rounds[model, number].sum() > most.get(model, 0):
-            over.add(model)
-        else:
-            row += rounds[model, number]
-    return cells
+        rounds[one.model, one.round] += one.trials
+    last = last_rounds(rounds, trials_at(reader.latest_look()))
+    for one in reader.round_counts():
+        if one.model in roster.models and one.round <= last.get(one.model, -1):
+            counts[*roster.cell(one.model, one.question), one.category] += one.trials
+    return counts
+
+
+def last_rounds(found: Mapping[tuple[str, int], int], judged: Mapping[str, int]) -> dict[str, int]:
+    """The last round of each model in the newest look, by the number of trials `found` in each round: rounds are
+    completed in order."""
+    sizes: dict[str, dict[int, int]] = defaultdict(dict)
+    for (name, number), trials in found.items():
+        sizes[name][number] = trials
+    last = {}
+    for model, rounds in sizes.items():
+        trials = 0
+        for number in sorted(rounds):
+            trials += rounds[number]
+            if trials > judged.get(model, 0):
+                break
+            last[model] = number
+    return last

@@ -1,10 +1,11 @@
-"""The format of results.json, which these dataclasses are field by field; `results_file` reads and writes it.
+"""Format of results.json: each dataclass is written field by field; `results_file` reads and writes it.
 
-Every list over models is in the order of `Results.models`, best first, unless it says otherwise. A number that does not
+Lists over models are in the order of `Results.models`, best first, unless stated otherwise. A number that does not
 exist (the score of a model without trials, an infinite number of trials) is None here and null in the file. The format
-has a version: a field may be added under the same version, and anything else changes it.
+has a version: a field may be added under the same version; any other change needs a new one.
 
-Before the first look there is no ranking, and the file has another format, `Unjudged`: what is known of each question.
+Before the first look there is no ranking, and the file has another format, `Unjudged`: the counts of each question.
+
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,46 +19,46 @@ UNJUDGED_FORMAT = "adaptive-eval.unjudged/1"
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """Which run this is, and how far it is."""
+    """Identity and progress of the run."""
 
     name: str
     version: str
-    """Of adaptive-eval."""
+    """Version of adaptive-eval."""
     created: str
-    """When the run was begun: ISO 8601, UTC."""
+    """Time at which the run was begun: ISO 8601, UTC."""
     updated: str
-    """When this file was written."""
+    """Time at which this file was written."""
     active_seconds: float
     """Over all starts of the run."""
     status: str
     """running, finished, or stopped (by the user or an error: the same command resumes it)."""
     reason: str | None
-    """Why it finished: settled, out_of_reach, blocked, budget, wall_time, gpu_time."""
+    """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WastedCost:
-    """What a judge or a verifier has used for verdicts that could not be read, or that others have replaced: part of
-    what stored answers have cost, too."""
+    """Cost of a judge's or verifier's verdicts that were unreadable or replaced: part of the cost of stored answers."""
 
     verdicts: int
     tokens: int
     usd: float
     gpu_seconds: float
-    """Of requests."""
+    """GPU seconds of requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class GradingCost:
-    """What a judge or a verifier has used for the grades of stored answers: part of what these have cost."""
+    """Cost of a judge's or verifier's grades of stored answers: part of the cost of these answers."""
 
     answers: int
     tokens: int
     usd: float
     gpu_seconds: float
-    """Of requests."""
+    """GPU seconds of requests."""
     in_vain: WastedCost | None = None
-    """Besides; None where there was nothing of it. The rest of what stored answers have cost was for the answers."""
+    """Cost of wasted verdicts on top; None if there was none. The rest of the cost of stored answers was for the
+    answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,48 +77,47 @@ class ModelRow:
     sampled_sigma: float | None
     """Uncertainty of the score where the questions stand for questions like these."""
     trials: int
-    """In complete rounds: what the score is made of, besides R0."""
+    """Trials in complete rounds, from which the score is computed, besides R0."""
     set_aside: str | None
-    """Why the run went on without this model."""
+    """Reason why the run went on without this model."""
     stored_trials: int
-    """All that are stored, with those of a round that was left incomplete."""
+    """All stored trials, also those of an incomplete round."""
     ungraded: int
-    """Stored answers that the grader could not grade: the score is made without them."""
+    """Stored answers that the grader could not grade: they are not in the score."""
     repeats: int
     """Long answers that equal an earlier one to the same question, word for word."""
     signals: Mapping[str, int]
-    """How many answers were truncated, empty, refusals, timed_out ..."""
+    """Number of answers by signal: truncated, empty, refusal, timed_out ..."""
     tokens: int
-    """Of answers with the requests for their grades, as the next two."""
+    """Tokens of answers and of the requests for their grades; the same holds for the next two."""
     usd: float
     gpu_seconds: float
     sampling: Mapping[str, object]
-    """The settings that its requests carry, and "server default" for those that they leave to the server."""
+    """Settings that its requests carry; "server default" for those that they leave to the server."""
     prior_depth: float
-    """Outcomes of an earlier run that its score is made of too (R0): D, the mean over the questions."""
+    """Outcomes of an earlier run in the score (R0): D, the mean over the questions."""
     lowest: float | None = None
-    """The score if all that is not really known had been of the worst category: answers of complete rounds that the
-    grader could not grade, and those that timed out. Equal to `score` where there is none of either."""
+    """The score if all unknown outcomes of complete rounds (ungraded or timed out) had the worst category; equal to
+    `score` if there are none."""
     highest: float | None = None
-    """The same, had they been of the best."""
+    """The same with the best category."""
     letters: str = ""
-    """Models that share a letter are not told apart, by all pairs; "" where none are compared."""
+    """Models that share a letter are not shown to differ by any comparison of all pairs; "" if none are compared."""
     server_seconds: float | None = None
-    """For how long its servers were held, busy or not: one that the run has started from when it was ready until it was
-    stopped, others in each start from the first to the last request that was wanted of them. None where nobody has
-    measured it, as in an import or a run of an earlier version."""
+    """Time for which its servers were held, busy or not. A server that the run started counts from ready to stopped,
+    any other in each start from the first to the last request. None if it was not measured, as in an import."""
     server_gpu_seconds: float | None = None
     """`server_seconds` times its GPUs; `gpu_seconds` are those of its requests."""
     score_without_prior: float | None = None
-    """Of this run's own answers alone, where outcomes of an earlier run count too (R0)."""
+    """Score of this run's own answers alone, if R0 counts too."""
     rank_without_prior: int | None = None
-    """By these scores."""
+    """Rank by these scores."""
     recorded: str | None = None
-    """The earlier run whose outcomes of it stand here: `trials` are those, and it was not asked."""
+    """The earlier run whose outcomes stand for this model; `trials` counts them, and the model was not asked."""
     grading: GradingCost | None = None
-    """What the grades of its answers have used, where somebody was asked for them."""
+    """Cost of the grades of its answers, if a judge or verifier gave them."""
     corrected: float | None = None
-    """The score, corrected for what the early end of such runs adds to it on average (`Results.early_end`)."""
+    """The score corrected for the early end of the run (`Results.early_end`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +139,34 @@ class PairRow:
 
     better: str
     worse: str | None
-    """None: a fixed value (objectives threshold and precision)."""
+    """None for a fixed value (objectives threshold and precision)."""
     verdict: str
     """resolved, tied, open, out_of_reach or blocked."""
     difference: float | None
     sigma: float | None
     z: float | None
     rho: float | None
-    """Phi(|z|): how surely the order is the true one, or the score on its side of a fixed value."""
+    """Phi(|z|): the confidence in the order, or in the side of a fixed value."""
     boundary: float | None
     """A z beyond it resolves the pair at this look."""
     information: float | None
-    """The share of the information at the horizon that has been gathered."""
+    """Share of the information at the horizon that has been gathered."""
     power: float | None
-    """The chance to be settled by the horizon."""
+    """Chance of being settled by the horizon."""
     trials_needed: float | None
-    """Trials a question at which today's difference would be called, or certified as tied; None where the comparison is
-    decided, or no number can be named."""
+    """Trials a question at which today's difference would be called, or certified as tied; None if the comparison is
+    decided, or no number can be given."""
     sampled_z: float | None
     """z of this difference on questions like these."""
     certifiable_delta: float | None
     """The smallest delta within which the budget could certify a tie."""
     called: CallRow | None = None
-    """None where it is neither resolved nor tied."""
+    """None if it is neither resolved nor tied."""
     by_trial: bool = False
-    """It is judged by the differences of trials with the same seeds: `seeds: coupled`, and the two go together."""
+    """Judged by the differences of trials with the same seeds: `trial_seeds: coupled`, and the two depend on each
+    other."""
     variance_by_trial: float | None = None
-    """Of these differences, over that of independent models: about the share of their trials that it takes."""
+    """Variance of these differences over that of independent models: about the share of their trials that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,27 @@ class MetricRow:
     metric: str
     model: str
     value: float | None
-    """None where some question has fewer trials than the metric has draws."""
+    """None if some question has fewer trials than the metric has draws."""
+    sigma: float | None
+    lo: float | None
+    hi: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """The score of one model on a part of the questions, with a 95% interval on these."""
+
+    by: str
+    """benchmark, or a field of the questions' metadata."""
+    group: str
+    """Which of them."""
+    share: float
+    """What the group counts in the score of the run."""
+    questions: int
+    model: str
+    trials: int
+    score: float | None
+    """None where one of the questions has no trial."""
     sigma: float | None
     lo: float | None
     hi: float | None
@@ -183,7 +204,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """What a gate says of one model."""
+    """The outcome of a gate for one model."""
 
     model: str
     baseline: str
@@ -191,7 +212,7 @@ class GateRow:
     """PASS, FAIL or UNDECIDED."""
     why: str
     doubted: tuple[str, ...] = ()
-    """Where answers that are none could explain a call, the models that gave them: further trials change nothing."""
+    """Models whose failed answers could explain the call: further trials change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +230,7 @@ class LookRow:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """Something a reader should know before believing the ranking."""
+    """A warning to read before believing the ranking."""
 
     kind: str
     model: str | None
@@ -218,19 +239,19 @@ class Caution:
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """How scores were corrected for what ends a run: that differences look large, or too small to be decided."""
+    """How scores were corrected for the early end of the run."""
 
     replays: int
-    """So many runs by the same plan, of models that answer as the posterior means of this run's trials say."""
+    """Number of replays by the same plan, of models that answer as the posterior means of this run's trials say."""
     why_not: str | None = None
-    """Why there were none, and no score is corrected."""
+    """Reason why there were none, and no score is corrected."""
     spread: float | None = None
-    """What (score - truth)/sigma spreads by in these runs: below 1, intervals are wider than they say."""
+    """Standard deviation of (score - truth)/sigma in the replays: below 1, intervals are wider than need be."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherCostRow:
-    """What caps count besides the stored answers of the models that the run has today."""
+    """Spending that caps count besides the stored answers of today's models."""
 
     what: str
     """left: answers of a model that the configuration names no more; lost: answers that never came, at the most that
@@ -244,36 +265,35 @@ class OtherCostRow:
     tokens: int
     usd: float
     gpu_seconds: float
-    """Of requests."""
+    """GPU seconds of requests."""
     counted_gpu_seconds: float
-    """What a cap on GPU hours counts: of servers that the run started the time for which they were held."""
+    """GPU seconds under a cap: for servers that the run started, the time for which they were held."""
     answers: int = 0
-    """Where they are unwanted: how many were asked for."""
+    """Number of unwanted answers that were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class BesideFixed:
-    """Runs by the same plan, without caps, beside the smallest fixed design that calls as many pairs at one look: means
-    over worlds that were drawn from what the outcomes of this one leave open."""
+    """Runs by the same plan, without caps, compared with the smallest fixed design that calls as many pairs at one
+    look: means over worlds drawn from the posterior of this run."""
 
     called: float
-    """Pairs."""
+    """Pairs that a run calls."""
     trials: float
-    """Of a run, a question of a model."""
+    """Trials of a run, a question of a model."""
     number: float | None
-    """Of the fixed design; None: more than the maximum."""
+    """Trials of the fixed design, a question of a model; None if above the maximum."""
     cost: float
-    """The trials of a run in those of that design; where there is no number, in those of the maximum."""
+    """Trials of a run over those of that design, or of the maximum if it has no number."""
     low: float
-    """Of an 80% interval for that."""
+    """Lower end of an 80% interval for the cost."""
     high: float
     worlds: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """What the answers of today's models used, what was spent beside, and what the maximum of trials for everyone would
-    have been."""
+    """Cost of the answers of today's models, spending beside, and the cost of the maximum of trials for everyone."""
 
     trials: int
     fixed_trials: int
@@ -281,20 +301,20 @@ class RunCost:
     usd: float
     gpu_seconds: float
     fixed_tokens: float | None = None
-    """Each model's trials at what they cost on average; None, as the next two, where a model has none yet."""
+    """Tokens of the fixed design at each model's mean cost; None, as the next two, if a model has no trials yet."""
     fixed_usd: float | None = None
     fixed_gpu_seconds: float | None = None
     server_seconds: float | None = None
-    """The sum over the models, as the next one; None where it is unknown of one that has answered."""
+    """Sum over the models, as the next one; None if it is unknown for a model that has answered."""
     server_gpu_seconds: float | None = None
     counted_gpu_seconds: float | None = None
-    """What `budget.gpu_hours` counts: of servers that the run starts the time for which they were held, of others that
-    of requests; and what was spent beside."""
+    """GPU seconds that `budget.gpu_hours` counts: the time for which servers of the run were held, requests to other
+    servers, and spending beside."""
     beside: tuple[OtherCostRow, ...] = ()
     grading: GradingCost | None = None
-    """Part of `tokens`, `usd` and `gpu_seconds`; None where nobody was asked for a grade."""
+    """Part of `tokens`, `usd` and `gpu_seconds`; None without a judge or verifier."""
     beside_fixed: BesideFixed | None = None
-    """None unless `report --beside-fixed` was asked for it after the run had ended."""
+    """None unless `report --beside-fixed` has computed it after the end of the run."""
 
     def in_all(self, of: str) -> float:
         """Trials, tokens, USD or GPU seconds of requests with what was spent beside."""
@@ -313,9 +333,9 @@ class ServerRow:
     model: str
     command: tuple[str, ...]
     version: str | None
-    """Of the server's software, where it tells one."""
+    """Version of the server's software, if it tells one."""
     starts: int
-    """Over all starts of the run, those after it had died included."""
+    """Number of starts, over all starts of the run and with those after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,16 +350,16 @@ class TurnsRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """What is pending at a batch service."""
+    """A batch that is pending at a batch service."""
 
     model: str
     batch: str | None
-    """What the service calls it; None as long as nobody has heard."""
+    """The service's id of the batch; None until the service has replied."""
     requests: int
     since: float
     """Seconds since 1970."""
     cancelled: bool = False
-    """There was no more patience; what it has not answered is asked for directly."""
+    """It took too long and is being cancelled; its missing answers are requested directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,14 +369,13 @@ class Results:
     format: str
     run: RunInfo
     decisions: Mapping[str, object]
-    """What was to be decided, by which rule, at what cost: the configuration's objective, stopping, allocation, trials
-    and budget, complete."""
+    """The configuration's objective, stopping, allocation, trials and budget, complete."""
     weights: tuple[float, ...]
     """The value of each category."""
     models: tuple[ModelRow, ...]
     pairs: tuple[PairRow, ...]
     reversals: tuple[tuple[str, str | None], ...]
-    """Pairs that were called, and whose first is ahead now though the second was called better."""
+    """Pairs whose first model is ahead now although the second was called better."""
     adjusted_p: tuple[tuple[float | None, ...], ...]
     """At (i, j): Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
     looks: tuple[LookRow, ...]
@@ -364,18 +383,21 @@ class Results:
     warnings: tuple[Caution, ...]
     cost: RunCost
     trials_to_go: float
-    """What the open comparisons still need at most, if the differences stay as they are."""
+    """Upper bound of the trials that open comparisons still need, if the differences stay as they are."""
     servers: tuple[ServerRow, ...] = ()
     """In the order in which they were first started."""
     turns: tuple[TurnsRow, ...] = ()
     gate: tuple[GateRow, ...] = ()
-    """Of every model but the baseline, where `objective.gate` is set."""
+    """Gate outcomes of every model but the baseline, if `objective.gate` is set."""
     batches: tuple[BatchRow, ...] = ()
-    """That are not over."""
+    """Pending batches."""
     metrics: tuple[MetricRow, ...] = ()
-    """The metrics of `report.metrics`, metric by metric, the best model first."""
+    """Metrics of `report.metrics`, metric by metric, the best model first."""
+    groups: tuple[GroupRow, ...] = ()
+    """Scores by benchmark, where there are several, and by the fields of `report.by`: group by group, the best model
+    of the run first."""
     early_end: EarlyEnd | None = None
-    """None while the run goes on, and where it had all of its trials before its first look."""
+    """None while the run goes on, and if all of its trials were there at its first look."""
 
     @property
     def compares(self) -> bool:
@@ -399,19 +421,4 @@ class Unjudged:
     """In the order of the configuration."""
     questions: Sequence[QuestionRow]
     why: str | None = None
-    """Why the run has ended without a look, and what can be done about it; None while it goes on."""
-
-
-def why_stopped(name: str, results: Results | None) -> str:
-    """The end of the run, and what became of this model's comparisons."""
-    if results is None:
-        return "the run has not come to its first look"
-    row = next((row for row in results.models if row.name == name), None)
-    if row is None:
-        return "the model has left the run"
-    if row.set_aside is not None:
-        return f"the model was set aside: {row.set_aside}"
-    verdicts = [pair.verdict for pair in results.pairs if name in (pair.better, pair.worse)]
-    counted = ", ".join(f"{verdicts.count(one)} {one.replace('_', ' ')}" for one in dict.fromkeys(verdicts))
-    ended = "the run has not ended" if results.run.reason is None else f"the run ended ({results.run.reason})"
-    return f"{ended}; comparisons of this model: {counted or 'none'}"
+    """Reason why the run has ended without a look, and what to do; None while it goes on."""

@@ -30,7 +30,7 @@ def read_results(directory: Path, *, rows: bool = True) -> Results | None:
     """
     try:
         data = read_whole(directory / RESULTS_FILE, MOST_BYTES)
-        return None if data.startswith(_UNJUDGED) or _is_whole(data) is False else _parsed(data, rows)
+        return None if data.startswith(_UNJUDGED) or _is_whole(data) is False else _parse_file(data, rows)
     except (OSError, ValidationError):
         return None
 
@@ -41,8 +41,8 @@ _BEFORE_ROWS, _AFTER_ROWS = b'],"questions":[{"id":', b'}],"warnings":['
 first one, but stands before the rows."""
 
 
-def _parsed(data: bytes, rows: bool) -> Results:
-    """The results in a file, with rows that are read when they are wanted where the file is as it is written here."""
+def _parse_file(data: bytes, rows: bool) -> Results:
+    """Parse the file; its rows of questions are parsed when they are wanted, if they are as written here."""
     before = data.rfind(_BEFORE_ROWS)
     begin, end = before + _BEFORE_ROWS.index(b"{"), data.find(_AFTER_ROWS, max(before, 0)) + 1
     if before >= 0 and end > 0:
@@ -80,7 +80,6 @@ def _members(results: Results | Unjudged) -> Iterator[bytes]:
 
 
 def _sealed(members: Iterable[bytes]) -> Iterator[bytes]:
-    """The members and the checksum, to the end of the file."""
     crc = 0
     for part in members:
         crc = zlib.crc32(part, crc)

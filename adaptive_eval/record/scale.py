@@ -1,4 +1,4 @@
-"""How scores are written."""
+"""Formats of scores and differences."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Scale:
 
     @classmethod
     def of(cls, weights: Sequence[float]) -> Self:
-        """The scale of a rubric's weights."""
+        """The range of a rubric's weights."""
         return cls(min(weights), max(weights))
 
     def score(self, value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The sites of a run on a cluster, from what has happened to it: where each is, what it serves and since when.
+"""Sites of a run on a cluster, followed event by event: where each is, what it serves and since when.
 
 Events say all of it but the traffic, so that whoever reads a run knows as much as the process that is at work on it.
 """
@@ -24,7 +24,7 @@ from adaptive_eval.store import (
 
 
 class SiteState(StrEnum):
-    """What a site does."""
+    """The states of a site."""
 
     WAITING = "waiting"
     """The cluster has no place for it yet."""
@@ -50,17 +50,17 @@ class SiteRow:
     host: str | None = None
     """The machine on which it has its place, or had the last one."""
     node: str | None = None
-    """What the cluster calls that node."""
+    """The cluster's id of that node."""
     gpus: float = 0.0
     devices: str | None = None
     """Which GPUs of the machine these are, where it has any."""
     placed: int = 0
-    """How often it was given a place."""
+    """Number of times it was given a place."""
     moves: int = 0
-    """How often that was on another node than before."""
+    """Number of times that place was on another node than before."""
     losses: int = 0
     why: str | None = None
-    """What is missing for a place, or why it was lost the last time."""
+    """The resource missing for a place, or the reason of the last loss."""
     up: float | None = None
     """Since when it has served in this start of the run, where it does."""
     served: float = 0.0
@@ -73,7 +73,7 @@ class SiteView:
 
     row: SiteRow
     answers: int
-    """That are stored, over all starts."""
+    """Stored answers, over all starts."""
     per_second: float | None
     """Over the time for which it served; None where it has not."""
 
@@ -82,16 +82,16 @@ _ON = " on "
 
 
 def place_words(site: str, host: str) -> str:
-    """What answers are stored with that came from there, in place of a server's address."""
+    """The address that answers from a site are stored with."""
     return f"{site}{_ON}{host}"
 
 
 OF_ONE_MODEL = "site "
-"""How sites are called that serve one model: other places are shared, and what they are called is theirs alone."""
+"""Prefix of sites that serve one model: names of other, shared places are unique."""
 
 
-def _own(model: str, site: str) -> tuple[str, str]:
-    """What tells a site from all others."""
+def _site_key(model: str, site: str) -> tuple[str, str]:
+    """The key of a site; a shared place has one for all models."""
     return (model if site.startswith(OF_ONE_MODEL) else "", site)
 
 
@@ -107,7 +107,7 @@ class SiteBook:
 
     @property
     def rows(self) -> tuple[SiteRow, ...]:
-        """In the order in which they first came up."""
+        """The sites in the order in which they first came up."""
         return tuple(self._rows.values())
 
     def hear(self, event: Event, now: float = 0.0) -> None:
@@ -115,31 +115,33 @@ class SiteBook:
         at = event.at or now
         match event:
             case SiteAwaited():
-                self._turn(_own(event.model, event.on), SiteState.WAITING, at, model=event.model, why=event.missing)
+                self._set_state(
+                    _site_key(event.model, event.on), SiteState.WAITING, at, model=event.model, why=event.missing
+                )
             case SitePlaced():
                 self._place(event, at)
-            case ServerLaunched(on=str(on)) if (own := _own(event.model, on)) in self._rows:
+            case ServerLaunched(on=str(on)) if (own := _site_key(event.model, on)) in self._rows:
                 anew = event.seconds > 0.0 or self._rows[own].model != event.model
                 self._launch(own, event.model, at, anew=anew)
-            case ServerDied(on=str(on)) if (own := _own(event.model, on)) in self._rows:
-                self._turn(own, SiteState.LOADING, at)
-            case ServerReleased(on=str(on)) if (own := _own(event.model, on)) in self._rows:
-                self._turn(own, SiteState.ENDED, at)
+            case ServerDied(on=str(on)) if (own := _site_key(event.model, on)) in self._rows:
+                self._set_state(own, SiteState.LOADING, at)
+            case ServerReleased(on=str(on)) if (own := _site_key(event.model, on)) in self._rows:
+                self._set_state(own, SiteState.ENDED, at)
             case SiteLost():
-                own = _own(event.model, event.on)
-                self._turn(own, SiteState.LOST, at, losses=self._row(own, at).losses + 1, why=event.reason)
+                own = _site_key(event.model, event.on)
+                self._set_state(own, SiteState.LOST, at, losses=self._row(own, at).losses + 1, why=event.reason)
             case RunBegun() | RunFinished() | RunStopped():
                 for own, row in self._rows.items():
                     if row.state != SiteState.ENDED:
-                        self._turn(own, SiteState.ENDED, at)
+                        self._set_state(own, SiteState.ENDED, at)
 
     def _row(self, own: tuple[str, str], at: float) -> SiteRow:
         return self._rows.get(own) or SiteRow(*own, SiteState.WAITING, at)
 
     def _place(self, event: SitePlaced, at: float) -> None:
-        own, there = _own(event.model, event.on), (event.node, event.node_id)
+        own, there = _site_key(event.model, event.on), (event.node, event.node_id)
         before = self._row(own, at)
-        self._turn(
+        self._set_state(
             own,
             SiteState.LOADING,
             at,
@@ -155,10 +157,9 @@ class SiteBook:
     def _launch(self, own: tuple[str, str], model: str, at: float, *, anew: bool) -> None:
         if anew or own not in self._loaded:
             self._loaded[own] = at
-        self._turn(own, SiteState.SERVING, at, model=model, since=self._loaded[own], up=at)
+        self._set_state(own, SiteState.SERVING, at, model=model, since=self._loaded[own], up=at)
 
-    def _turn(self, own: tuple[str, str], state: SiteState, at: float, **changes: object) -> None:
-        """Have it in this state from now on."""
+    def _set_state(self, own: tuple[str, str], state: SiteState, at: float, **changes: object) -> None:
         row = self._row(own, at)
         served = row.served + (0.0 if row.up is None else max(0.0, at - row.up))
         changed = {"state": str(state), "since": at, "up": None, "served": served, **changes}
@@ -177,13 +178,13 @@ def site_views(events: Iterable[Event], traffic: Sequence[ReplicaTraffic], until
     for (_, site), number in answers.items():
         everyones[site] += number
     return tuple(
-        _view(row, answers[row.model, row.site] if _own(row.model, row.site)[0] else everyones[row.site], until)
+        _view(row, answers[row.model, row.site] if _site_key(row.model, row.site)[0] else everyones[row.site], until)
         for row in site_rows(events)
     )
 
 
 def answers_by_site(traffic: Iterable[ReplicaTraffic]) -> Counter[tuple[str, str]]:
-    """How many stored answers came from each site of each model, wherever it was."""
+    """Number of stored answers from each site of each model."""
     found: Counter[tuple[str, str]] = Counter()
     for one in traffic:
         site, on, _ = one.replica.partition(_ON)

@@ -1,22 +1,24 @@
-"""What results are built from: what a run is about, and what is known of it at one moment."""
+"""State of a run at one moment: its subject and what is known of it, from which results are built."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.result import Result
-from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
-from adaptive_eval.record.pending import batch_rows
-from adaptive_eval.record.results import BatchRow, Caution, OtherCostRow, ServerRow, TurnsRow
+from adaptive_eval.record.by_group import group_rows, question_groups
+from adaptive_eval.record.results import BatchRow, Caution, GroupRow, OtherCostRow, RunInfo, ServerRow, TurnsRow
 from adaptive_eval.record.sites import OF_ONE_MODEL
 from adaptive_eval.record.warnings import (
     alarm_cautions,
@@ -34,12 +36,12 @@ from adaptive_eval.store import (
     Event,
     HeldTime,
     OutcomesRecorded,
-    PriorTaken,
     ServerDied,
     ServerLaunched,
     SitePlaced,
     events_of_kind,
 )
+from adaptive_eval.store.pending import PendingBatch
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray, FloatArray
@@ -47,66 +49,69 @@ from scorio.moments import CountArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class RunSubject:
-    """What a run is about, in the order of the core's numbers."""
+    """Subject of a run, in the order of the core's numbers."""
 
     name: str
     models: tuple[str, ...]
     questions: tuple[str, ...]
     drawn: tuple[SamplingFreedom | None, ...]
-    """How freely the answers of each model are drawn; None where they may all be alike, or are not seen."""
+    """Sampling freedom of each model's answers; None if they may all be alike, or are not seen."""
     created: float
     """Seconds since 1970."""
     decisions: Mapping[str, object] = field(default_factory=dict)
     """The sections of the configuration that say what is decided, and how."""
     sampling: tuple[Mapping[str, object], ...] = ()
-    """What the requests to each model carry, where there were any."""
+    """Settings that the requests to each model carry, if it was asked."""
     launched: frozenset[int] = frozenset()
     """Models whose servers the run starts."""
     metrics: tuple[str, ...] = ()
-    """That reports are asked for."""
+    """Metrics for the report."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By what questions are told apart, and the group of each."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What results are built from, as it was at one moment: copies, which the run no longer changes."""
+    """State of a run at one moment, from which results are built: copies, which the run no longer changes."""
 
     subject: RunSubject
+    run: RunInfo
     result: Result
-    rule: Rule
-    weights: FloatArray
+    bench: Bench
     looks: tuple[Look, ...]
     arrived: NDArray[np.integer]
     """(L, M, K): every outcome, those of the round in flight too."""
     judged: NDArray[np.integer]
-    """(L, M, K): those of complete rounds."""
-    prior_depths: FloatArray
-    """(L,): outcomes of R0 a question."""
-    greedy: bool
-    """R0 is of greedy answers, not of an earlier run."""
-    recorded: Mapping[int, str]
-    """Of each model that is never asked, the run that its outcomes come from."""
+    """(L, M, K): outcomes of complete rounds."""
     set_aside: Mapping[int, str]
     usages: tuple[TrialUsage, ...]
-    elapsed: float
-    now: float
-    """Seconds since 1970."""
-    stopped: bool
     noticed: tuple[Caution, ...]
-    """About answers that cannot be right, changed settings, imported trials and the servers."""
-    servers: tuple[ServerRow, ...]
-    turns: tuple[TurnsRow, ...]
+    """Cautions about answers that cannot be right, changed settings, imported trials and the servers."""
+    events: tuple[Event, ...]
     held: tuple[HeldTime | None, ...]
-    """How long each model has held its servers, where that is known."""
-    batches: tuple[BatchRow, ...]
+    """Time for which each model has held its servers; None if unknown."""
     beside: tuple[OtherCostRow, ...] = ()
-    """What caps count besides the stored answers of today's models."""
+    """Spending that caps count besides the stored answers of today's models."""
+    groups: tuple[GroupRow, ...] = ()
     ended: EndedRun | None = None
-    """Where scores are to be corrected for what its looks have ended."""
+    """The end of the run, if scores are to be corrected for it."""
+
+    @cached_property
+    def prior_depths(self) -> FloatArray:
+        """(L,): outcomes of R0 a question."""
+        prior, _ = prior_and_recorded_counts(self.bench)
+        return np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
+
+    @cached_property
+    def recorded(self) -> Mapping[int, str]:
+        """For each recorded model the run that its outcomes come from."""
+        names = {event.model: event.run for event in events_of_kind(self.events, OutcomesRecorded)}
+        return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beginning:
-    """What is known before the first look, as it was at one moment."""
+    """State of a run before its first look."""
 
     subject: RunSubject
     weights: FloatArray
@@ -140,7 +145,7 @@ def take_snapshot(
     beside: Sequence[OtherCostRow] = (),
     correct: bool = False,
 ) -> Snapshot | None:
-    """What is known after the latest look, None before the first; `events` are all that were recorded.
+    """Copy the state after the latest look; None before the first. `events` are all that were recorded.
 
     `held` says how long each model has held its servers, where anybody knows; `beside`, what else caps count; with
     `correct` scores of a run that has ended are corrected for its early end, which may take seconds.
@@ -148,25 +153,20 @@ def take_snapshot(
     result = controller.result()
     if result is None:
         return None
-    bench = controller.plan.bench
-    names = {event.model: event.run for event in events_of_kind(events, OutcomesRecorded)}
-    prior, recorded = prior_and_recorded_counts(bench)
+    bench, reason = controller.plan.bench, result.reason
+    _, recorded = prior_and_recorded_counts(bench)
+    finished = reason is not None and reason.ends(sum(row.trials for row in result.models))
+    order = [row.model for row in result.models]
     return Snapshot(
         subject=subject,
+        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped),
         result=result,
-        rule=controller.plan.deciding_rule,
-        weights=bench.weights,
+        bench=bench,
         looks=tuple(controller.looks),
         arrived=controller.arrived + recorded,
         judged=controller.counts + recorded,
-        prior_depths=prior.sum(axis=(1, 2)) / bench.questions,
-        greedy=any(event.greedy for event in events_of_kind(events, PriorTaken)[-1:]),
-        recorded={model: names.get(subject.models[model], "") for model in sorted(bench.recorded)},
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         usages=tuple(usage.copy() for usage in usages),
-        elapsed=elapsed,
-        now=now,
-        stopped=stopped,
         noticed=(
             *alarm_cautions(subject.models, usages, events),
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
@@ -179,17 +179,36 @@ def take_snapshot(
             *loss_cautions(events),
             *unwanted_cautions(events),
         ),
-        servers=server_rows(events),
-        turns=turns_rows(events),
+        events=tuple(events),
         held=tuple(held) or (None,) * len(subject.models),
-        batches=batch_rows(events),
         beside=tuple(beside),
+        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
         ended=EndedRun.of(controller) if correct else None,
     )
 
 
+def run_info(
+    subject: RunSubject, elapsed: float, now: float, reason: Reason | None, *, finished: bool, stopped: bool
+) -> RunInfo:
+    """The head of the results file."""
+    return RunInfo(
+        name=subject.name,
+        version=__version__,
+        created=iso_time(subject.created),
+        updated=iso_time(now),
+        active_seconds=elapsed,
+        status="finished" if finished else "stopped" if stopped or reason is not None else "running",
+        reason=None if reason is None else str(reason),
+    )
+
+
+def iso_time(seconds: float) -> str:
+    """Seconds since 1970 as a date and time, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
 def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.integer]]:
-    """What was known beforehand (L, M, K): R0, which counts beside a model's own trials, and what stands for them."""
+    """(L, M, K): R0, which counts beside a model's own trials, and the outcomes of recorded models."""
     if bench.prior_counts is None:
         nothing = np.broadcast_to(np.int32(0), (bench.models, bench.questions, bench.categories))  # a single number
         return nothing, nothing
@@ -206,8 +225,16 @@ def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
     return tuple(rows.values())
 
 
+def batch_rows(pending: Iterable[PendingBatch]) -> tuple[BatchRow, ...]:
+    """The batches that are pending, the oldest first."""
+    rows = (
+        BatchRow(one.model, one.batch, len(one.requests), one.since or one.planned, one.cancelled) for one in pending
+    )
+    return tuple(sorted(rows, key=lambda row: (row.since, row.model)))
+
+
 def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
-    """The places that models have shared; one that served a single model was not shared."""
+    """Places that several models have shared."""
     swaps: dict[str, list[ServerLaunched]] = {}
     dead: set[str | None] = set()
     # each model has sites of its own with these names
@@ -238,4 +265,5 @@ def subject_of(config: RunConfig, questions: Sequence[Question], created: float)
         sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),
         launched=launched_models(config.models),
         metrics=config.report.metrics,
+        groups=question_groups(config, questions),
     )

@@ -33,7 +33,7 @@ from adaptive_eval.record.history import (
 from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, read_prior
 from adaptive_eval.record.recorded import Recorded, kept_outcomes
 from adaptive_eval.record.take_recorded import take_outcomes
-from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
+from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import (
     Event,
     LabelsTaken,
@@ -44,6 +44,7 @@ from adaptive_eval.store import (
     ThresholdsFrozen,
     events_of_kind,
 )
+from adaptive_eval.store.thresholds import frozen_of, kept_rubric, kept_thresholds
 from adaptive_eval.store.whereabouts import is_run
 
 
@@ -85,12 +86,12 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     runs cannot be had.
     """
     with RunReader.if_begun(directory) as reader:
-        prepared = prepared if reader is None else _as_it_began(prepared, reader)
+        prepared = prepared if reader is None else _keep_pace(prepared, reader)
         lacks_opponent = prepared.config.opponent is not None
         if lacks_opponent and reader is not None and events_of_kind(reader.events(), OpponentAnswered):
             complete = with_others(prepared.questions, others_in(reader.header()))
             prepared, lacks_opponent = with_question_answers(prepared, complete), False
-        held = _StoredBeginning() if reader is None else _held(prepared, reader)
+        held = _StoredBeginning() if reader is None else _read_beginning(prepared, reader)
     had = kept_thresholds(prepared.config.rubric, held.events)
     thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
     prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, frozen_of(had or thresholds)))
@@ -111,12 +112,12 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
             with_prior=planned if asks else None,
             lacks_opponent=lacks_opponent,
         )
-    prior = _read(section, section.run, prepared, directory, kept)
+    prior = _read_prior_run(section, section.run, prepared, directory, kept)
     return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept=kept)
 
 
-def _as_it_began(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
-    """A run that chooses its pace by itself keeps the one that it began with."""
+def _keep_pace(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
+    """Keep the pace that the run began with if it chooses its pace by itself."""
     if prepared.why_favoured is None:
         return prepared
     began = stored_config(reader.header()).trials.favour
@@ -127,8 +128,8 @@ def _as_it_began(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
 
 
 class _StoredBeginning(NamedTuple):
-    """What the run that is there has heard, the trials that its first look has and those that were imported, the
-    horizons that it had, and the trials a question at its first look."""
+    """Events, trials of the first look, imported trials, horizons, and trials a question at the first look of the
+    stored run."""
 
     events: Sequence[Event] = ()
     first: Cells | None = None
@@ -137,7 +138,7 @@ class _StoredBeginning(NamedTuple):
     begun: float | None = None
 
 
-def _held(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
+def _read_beginning(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
     events = reader.events()
     first = first_cells(prepared.config, prepared.roster, reader, events)
     require_same_first_look(prepared.config, reader)
@@ -145,7 +146,7 @@ def _held(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
     return _StoredBeginning(events, first, imported_cells(prepared.roster, reader, events), horizons, begun)
 
 
-def _read(
+def _read_prior_run(
     section: PriorEvidenceConfig, run: Path, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
 ) -> PriorOutcomes:
     if is_run(directory) and run.resolve() == directory.resolve():

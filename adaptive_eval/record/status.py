@@ -1,4 +1,4 @@
-"""Where a run stands at this moment, as plain values: what every display shows."""
+"""State of a run at this moment, as plain values for every display."""
 
 import math
 from collections import Counter
@@ -16,7 +16,7 @@ from adaptive_eval.record.finding import relation
 from adaptive_eval.record.question_rows import question_posteriors
 from adaptive_eval.record.results import BatchRow, GradingCost, ModelRow, OtherCostRow, PairRow
 from adaptive_eval.record.sites import SiteRow
-from adaptive_eval.store import Roster, Spending
+from adaptive_eval.store import Roster
 from scorio.moments import question_moments
 
 
@@ -31,25 +31,23 @@ class StandingRow:
     hi: float
     trials: int
     z: float | None
-    """Of the comparison that is shown beside this model, if any: with the model placed next, with a fixed value, or
-    with `against`; None where the objective does not compare."""
+    """z of the pair shown beside this model: with the next model, a fixed value, or `against`; None if the objective
+    does not compare."""
     boundary: float | None
     verdict: Verdict | None
     against: str | None
     """The other model of that comparison; None: a fixed value."""
     set_aside: str | None
     relation: str = ""
-    """What is known of this model beside the other, as words that stand before its name."""
+    """Relation to the other model, as words before its name."""
     recorded: str | None = None
-    """The earlier run that its outcomes come from: it is not asked."""
+    """The earlier run that its outcomes come from; it is not asked."""
 
 
-def standings(
-    models: Sequence[ModelRow], pairs: Sequence[PairRow], *, gate: str | None = None
-) -> tuple[StandingRow, ...]:
-    """The ranking, for models from best to worst; `gate`: the baseline of a gate, whose pairs pass or fail."""
-    beside = _beside([model.name for model in models], pairs)
-    return tuple(_standing(model, beside.get(model.name), gate) for model in models)
+def standings(found: Findings, *, gate: str | None = None) -> tuple[StandingRow, ...]:
+    """The ranking; `gate`: the baseline of a gate, whose pairs pass or fail."""
+    beside = _pair_to_show([model.name for model in found.models], found.pairs)
+    return tuple(_standing(model, beside.get(model.name), gate) for model in found.models)
 
 
 def _standing(model: ModelRow, pair: PairRow | None, gate: str | None) -> StandingRow:
@@ -86,9 +84,8 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _beside(order: Sequence[str], pairs: Sequence[PairRow]) -> dict[str, PairRow]:
-    """The comparison to show beside each model: with the next or with a fixed value, else one that is shown nowhere
-    yet, an open one before others."""
+def _pair_to_show(order: Sequence[str], pairs: Sequence[PairRow]) -> dict[str, PairRow]:
+    """The pair to show beside each model: with the next model or a value, else one not shown yet, open ones first."""
     following = dict(zip(order, order[1:], strict=False))
     beside = {pair.better: pair for pair in pairs if pair.worse in (None, following.get(pair.better))}
     left = [pair for pair in pairs if beside.get(pair.better) is not pair]
@@ -99,6 +96,7 @@ def _beside(order: Sequence[str], pairs: Sequence[PairRow]) -> dict[str, PairRow
     return beside
 
 
+BOUGHT = ("trials", "tokens", "usd")
 DETAILED_QUESTIONS = 20
 """A display shows as many of them as it has room for."""
 
@@ -114,20 +112,20 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class SiteTraffic:
-    """What goes on between us and a site of a cluster; None: only the process of the run knows."""
+    """Requests at a site of a cluster; None: only the process of the run knows."""
 
     model: str
     site: str
     in_flight: int | None
     queued: int | None
-    """Requests in flight that its server does not have, or has answered already."""
+    """Requests in flight that its server does not have yet, or has answered."""
     answers: int
-    """That have come from it, since some moment: only differences count."""
+    """Answers from the site since some moment: only differences count."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentTraffic:
-    """What goes on between us and the servers; None: only the process of the run knows."""
+    """Requests at all servers; None: only the process of the run knows."""
 
     in_flight: int | None
     retries: int
@@ -141,7 +139,7 @@ class CurrentTraffic:
 
 @dataclass(frozen=True, slots=True)
 class ModelTraffic:
-    """What one model has used over all starts, and what goes on between us and its servers."""
+    """Usage of one model over all starts, and its requests now."""
 
     model: str
     trials: int
@@ -155,7 +153,7 @@ class ModelTraffic:
     replicas: Mapping[str, bool]
     """By address, whether they are healthy."""
     server_seconds: float | None = None
-    """For how long its servers were held, where that is known."""
+    """Time for which its servers were held; None if unknown."""
     server_gpu_seconds: float | None = None
     """`server_seconds` times its GPUs."""
 
@@ -191,7 +189,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The whole picture."""
+    """State of a run at one moment."""
 
     looks: int
     standings: tuple[StandingRow, ...]
@@ -208,104 +206,46 @@ class Status:
     new_tokens: int
     elapsed: float
     trials_to_go: float | None
-    """What the open comparisons still need at most; None before the first look."""
+    """Upper bound of the trials that open comparisons still need; None before the first look."""
     detail: Detail | None
     promise: str | None = None
-    """What a call is worth."""
+    """The promise of a call in one line."""
     batches: tuple[BatchRow, ...] = ()
-    """That are pending at batch services."""
+    """Pending batches."""
     beside: tuple[OtherCostRow, ...] = ()
-    """What caps count besides the stored answers of today's models."""
+    """Spending that caps count besides the stored answers of today's models."""
     grading: GradingCost | None = None
-    """What a judge or a verifier has used of it."""
+    """Cost of grades by a judge or a verifier."""
     sites: tuple[SiteRow, ...] = ()
-    """On a cluster."""
+    """Sites on a cluster."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunMoment:
-    """A run at one moment, live or stored: all that a status is made of."""
-
-    roster: Roster
-    weights: NDArray[np.float64]
-    budget: Budget
-    looks: int
-    found: Findings | None
-    """None before the first look."""
-    counts: NDArray[np.integer]
-    """(L, M, K): every graded trial."""
-    spent: Spending
-    before: tuple[int, int]
-    """Trials and tokens that are not new."""
-    elapsed: float
-    gpu_seconds: float
-    """What a cap on GPU time counts."""
-    traffic: CurrentTraffic
-    models: tuple[ModelTraffic, ...] = ()
-    promise: str | None = None
-    gate: str | None = None
-    """The baseline of the gate, where there is one."""
-    batches: tuple[BatchRow, ...] = ()
-    beside: tuple[OtherCostRow, ...] = ()
-    grading: GradingCost | None = None
-    sites: tuple[SiteRow, ...] = ()
+def used_caps(budget: Budget, used: Mapping[str, float], beside: Sequence[OtherCostRow]) -> tuple[Cap, ...]:
+    """Each cap of the budget with what was `used` of it; what was spent `beside` counts for trials, tokens and USD."""
+    spent = dict(used) | {name: used[name] + sum(getattr(row, name) for row in beside) for name in BOUGHT}
+    return tuple(Cap(name, spent[name], cap) for name in spent if (cap := getattr(budget, name)) is not None)
 
 
-def status_of(moment: RunMoment) -> Status:
-    """The status at a moment: the same for whoever runs the run and whoever reads it."""
-    found, spent = moment.found, moment.spent
-    return Status(
-        looks=moment.looks,
-        standings=() if found is None else standings(found.models, found.pairs, gate=moment.gate),
-        verdicts=Counter(Verdict(pair.verdict) for pair in (() if found is None else found.pairs)),
-        caps=_caps(moment),
-        traffic=moment.traffic,
-        models=moment.models,
-        trials=spent.trials,
-        new_trials=spent.trials - moment.before[0],
-        new_tokens=spent.tokens - moment.before[1],
-        elapsed=moment.elapsed,
-        trials_to_go=None if found is None else found.trials_to_go,
-        detail=_detail(moment),
-        promise=moment.promise,
-        batches=moment.batches,
-        beside=moment.beside,
-        grading=moment.grading,
-        sites=moment.sites,
-    )
-
-
-def _caps(moment: RunMoment) -> tuple[Cap, ...]:
-    """The caps that there are, and what was used of each."""
-    spent = moment.spent
-    used = {
-        name: getattr(spent, name) + sum(getattr(row, name) for row in moment.beside)
-        for name in ("trials", "tokens", "usd")
-    }
-    used |= {"gpu_seconds": moment.gpu_seconds, "wall_seconds": moment.elapsed}
-    return tuple(Cap(name, used[name], cap) for name in used if (cap := getattr(moment.budget, name)) is not None)
-
-
-def _detail(moment: RunMoment) -> Detail | None:
-    shown = _two_answering(moment) if moment.found is None else _nearest(moment.found.pairs)
+def closest_comparison(
+    found: Findings, roster: Roster, counts: NDArray[np.integer], w: NDArray[np.float64]
+) -> Detail | None:
+    """The open comparison that is nearest to being decided, by counts (L, M, K) of all graded trials."""
+    shown = _nearest_open(found.pairs) if found.models else _two_answering(roster, counts)
     if shown is None:
         return None
-    at = list(map(moment.roster.models.position_of, shown))
-    counts, w = moment.counts[at], moment.weights
+    counts = counts[list(map(roster.models.position_of, shown))]
     variance = question_moments(np.asarray(counts + 1.0), w).var.sum(axis=0)
     answered = set(np.flatnonzero(counts.sum(axis=(0, 2))).tolist())
     by_variance: list[int] = np.argsort(-variance, kind="stable").tolist()
     least_known = [question for question in by_variance if question in answered][:DETAILED_QUESTIONS]
     known = np.stack(question_posteriors(counts[:, least_known], w), axis=-1).tolist()
     columns = [map(tuple, each) for each in (*known, *counts[:, least_known].tolist())]
-    rows = zip(map(moment.roster.questions.name_of, least_known), *columns, strict=True)
-    judged = {} if moment.found is None else {row.name: row.trials for row in moment.found.models}
-    waiting = int(counts.sum()) - sum(judged.get(name, 0) for name in shown)
+    rows = zip(map(roster.questions.name_of, least_known), *columns, strict=True)
+    waiting = int(counts.sum()) - sum(row.trials for row in found.models if row.name in shown)
     return Detail(*shown, tuple(starmap(QuestionDetail, rows)), max(0, waiting), int(w.argmax()))
 
 
-def _nearest(pairs: Sequence[PairRow]) -> tuple[str, str] | None:
-    """The members of the open comparison that is nearest to being decided."""
+def _nearest_open(pairs: Sequence[PairRow]) -> tuple[str, str] | None:
     best: tuple[float, str, str] | None = None
     for pair in pairs:
         if pair.verdict == Verdict.OPEN and pair.worse is not None:
@@ -315,10 +255,10 @@ def _nearest(pairs: Sequence[PairRow]) -> tuple[str, str] | None:
     return None if best is None else best[1:]
 
 
-def _two_answering(moment: RunMoment) -> tuple[str, str] | None:
-    """The two models that have most answers, where two have any."""
-    answers = moment.counts.sum(axis=(1, 2))
-    first, second = [*np.argsort(-answers, kind="stable")[:2].tolist(), None, None][:2]
-    if first is None or second is None or not answers[second]:
+def _two_answering(roster: Roster, counts: NDArray[np.integer]) -> tuple[str, str] | None:
+    """The two models with most answers; None if fewer than two have any."""
+    answers = counts.sum(axis=(1, 2))
+    order = np.argsort(-answers, kind="stable")[:2].tolist()
+    if len(order) < 2 or not answers[order[1]]:
         return None
-    return moment.roster.models.name_of(first), moment.roster.models.name_of(second)
+    return roster.models.name_of(order[0]), roster.models.name_of(order[1])

@@ -1,4 +1,4 @@
-"""Taking the outcomes of recorded models out of earlier runs: only where they mean here what they meant there."""
+"""Take outcomes of recorded models from earlier runs, if they mean the same here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,8 +7,9 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions import Question
+from adaptive_eval.record.lines import first_few
 from adaptive_eval.record.prior import asks_otherwise, rubric_problems
-from adaptive_eval.record.recorded import LOGS, Recorded, digest_of, kept_outcomes
+from adaptive_eval.record.recorded import LOGS, Recorded, kept_outcomes, outcomes_digest
 from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.store import Json, OutcomesRecorded, TrialsImported, events_of_kind
 from adaptive_eval.store.whereabouts import is_run
@@ -21,9 +22,9 @@ def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> lis
     cannot be taken."""
     wanted: dict[Path, list[ModelConfig]] = {}
     for model in prepared.config.models:
-        if model.recorded is not None and not _is_kept(model, model.recorded, kept):
+        if model.recorded is not None and (model.name not in kept or kept[model.name].directory != str(model.recorded)):
             wanted.setdefault(model.recorded, []).append(model)
-    found = [event for run, models in wanted.items() for event in _taken(prepared, directory, run, models)]
+    found = [event for run, models in wanted.items() for event in _take_from_run(prepared, directory, run, models)]
     for event in found:
         if event.model in kept and kept[event.model].digest != event.digest:
             raise ConfigError(
@@ -33,14 +34,9 @@ def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> lis
     return [event for event in found if event.model not in kept]
 
 
-def _is_kept(model: ModelConfig, run: Path, kept: Recorded) -> bool:
-    return model.name in kept and kept[model.name].directory == str(run)
-
-
-def _taken(
+def _take_from_run(
     prepared: PreparedRun, directory: Path, run: Path, models: Sequence[ModelConfig]
 ) -> Iterator[OutcomesRecorded]:
-    """What one earlier run has of these models."""
     names = ", ".join(model.name for model in models)
     if run.resolve() == directory.resolve():
         raise ConfigError(f"recorded models {names}: {run} is the run itself; name an earlier one")
@@ -51,11 +47,11 @@ def _taken(
             raise ConfigError(f"recorded models {names}: {run} {problem}")
         outcomes = _EarlierOutcomes(stored, prepared)
         for model in models:
-            yield outcomes.of(model, run)
+            yield outcomes.take(model, run)
 
 
 def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
-    """Why outcomes of the earlier run mean something else here, or are not there."""
+    """Reasons why outcomes of the earlier run mean something else here, or are missing."""
     yield from rubric_problems(prepared.rubric, stored.rubric)
     theirs, ours = stored.reader.header().meaning["grader"], prepared.header.meaning["grader"]
     if theirs != ours and not _graded_by_logs(stored):
@@ -66,9 +62,8 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
     there = {question.id: question for question in stored.setup.questions}
     missing = [question.id for question in prepared.questions if question.id not in there]
     if missing:
-        more = f" and {len(missing) - SHOWN_QUESTIONS} more" if len(missing) > SHOWN_QUESTIONS else ""
         yield (
-            f"did not ask {', '.join(missing[:SHOWN_QUESTIONS])}{more}, and a recorded model needs outcomes of every "
+            f"did not ask {first_few(missing, SHOWN_QUESTIONS)}, and a recorded model needs outcomes of every "
             "question: ask only those that it has, or ask the models anew"
         )
     for question in prepared.questions:
@@ -85,8 +80,7 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
 
 
 def _graded_by_logs(stored: StoredRun) -> bool:
-    """Whether grades are those of imported logs: whether a grader gives the same is for the user to know, and the
-    results say so."""
+    """Grades are those of imported logs: results warn that the grader may differ."""
     return any(event.graded_by is None for event in events_of_kind(stored.events, TrialsImported))
 
 
@@ -98,15 +92,15 @@ GO_ON = "let that run go on first"
 
 
 class _EarlierOutcomes:
-    """The outcomes of an earlier run, by name of its models."""
+    """Outcomes of an earlier run, by name of its models."""
 
     def __init__(self, stored: StoredRun, prepared: PreparedRun) -> None:
         self._stored, self._prepared = stored, prepared
         self._before = kept_outcomes(stored.setup.config, stored.events)
         """Of models that were recorded in the earlier run already."""
 
-    def of(self, model: ModelConfig, run: Path) -> OutcomesRecorded:
-        """All outcomes of one model; `ConfigError` where there are none of some question."""
+    def take(self, model: ModelConfig, run: Path) -> OutcomesRecorded:
+        """Take all outcomes of one model; raises `ConfigError` if some question has none."""
         called, roster = model.model, self._stored.setup.roster
         if called not in roster.models:
             raise ConfigError(
@@ -114,7 +108,7 @@ class _EarlierOutcomes:
                 f"{', '.join(roster.models)}: name one under `model`"
             )
         if (before := self._before.get(called)) is not None:
-            return self._again(before, model, run)
+            return self._taken_before(before, model, run)
         counts, ungraded = self._counts(called), self._ungraded(called)
         if lacking := [key for key, each in counts.items() if not any(each)]:
             drawn = self._stored.setup.config.trials.draw is not None
@@ -132,14 +126,14 @@ class _EarlierOutcomes:
             counts,
             ungraded,
             meaning,
-            digest_of(counts, ungraded, meaning),
+            outcomes_digest(counts, ungraded, meaning),
         )
 
-    def _again(self, before: OutcomesRecorded, model: ModelConfig, run: Path) -> OutcomesRecorded:
-        """What the earlier run has taken from one before, of the questions of this run."""
+    def _taken_before(self, before: OutcomesRecorded, model: ModelConfig, run: Path) -> OutcomesRecorded:
+        """Outcomes that the earlier run took from one before it, of the questions of this run."""
         counts = {question.id: list(before.counts[question.id]) for question in self._prepared.questions}
         ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
-        digest = digest_of(counts, ungraded, before.meaning)
+        digest = outcomes_digest(counts, ungraded, before.meaning)
         return OutcomesRecorded(
             model.name, str(run), before.run, before.called, counts, ungraded, before.meaning, digest
         )

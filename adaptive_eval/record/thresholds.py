@@ -1,38 +1,20 @@
-"""Where the thresholds of a run's rubric come from: its own opening, or an earlier run; they are kept as an event."""
+"""Thresholds that a rubric takes from an earlier run."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
 from adaptive_eval.config.prepare import setup_of
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import FactColumns, FrozenThresholds, fit_frozen
-from adaptive_eval.graders.rubric import EarlierThresholds, Rubric, RubricConfig, open_rubric
-from adaptive_eval.scheduler.opening_fit import HeldTrial, frozen_event
-from adaptive_eval.store import Event, RunReader, ThresholdsFrozen, events_of_kind
+from adaptive_eval.graders.rubric import EarlierThresholds, RubricConfig, open_rubric
+from adaptive_eval.store import RunReader, ThresholdsFrozen
+from adaptive_eval.store.thresholds import HeldTrial, frozen_event, frozen_of, kept_thresholds
 from adaptive_eval.store.whereabouts import is_run
 
 FIRST_ROUND = 0
 
 
-def kept_thresholds(section: RubricConfig, events: Sequence[Event]) -> ThresholdsFrozen | None:
-    """What a run has frozen for this rubric."""
-    told = section.model_dump(mode="json", exclude_defaults=True)
-    kept = [event for event in events_of_kind(events, ThresholdsFrozen) if event.section == told]
-    return kept[-1] if kept else None
-
-
-def frozen_of(event: ThresholdsFrozen | None) -> FrozenThresholds:
-    """What was fitted; nothing, where nothing was."""
-    return FrozenThresholds() if event is None else FrozenThresholds(event.values, event.rest_on, event.medians)
-
-
-def kept_rubric(section: RubricConfig, events: Sequence[Event]) -> Rubric:
-    """The rubric of a stored run, with what it has frozen."""
-    return open_rubric(section, frozen_of(kept_thresholds(section, events)))
-
-
 def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
-    """What is taken from the run that the rubric names; None where it names none, or needs nothing of it.
+    """Thresholds from the run that the rubric names; None if it names none, or needs nothing of it.
 
     What that run has frozen itself is taken as it is; the rest is fitted on its opening.
     """
@@ -61,17 +43,13 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
     except GraderError as error:
         raise ConfigError(f"rubric.fit.run: {directory}: {error}; name another run, or give the number") from error
     models = Counter(one.outcome.model for one in held)
-    return frozen_event(section, _preferring(fitted, known), models, setup.config.name)
-
-
-def _preferring(fitted: FrozenThresholds, known: Mapping[str, float]) -> FrozenThresholds:
-    """What the earlier run itself has compared with stays as it is."""
-    values = {name: known.get(name, value) for name, value in fitted.values.items()}
-    return FrozenThresholds(values, fitted.rest_on, fitted.medians)
+    values = {name: known.get(name, value) for name, value in fitted.values.items()}  # what it has compared with stays
+    frozen = FrozenThresholds(values, fitted.rest_on, fitted.medians)
+    return frozen_event(section, frozen, models, setup.config.name)
 
 
 def frozen_words(event: ThresholdsFrozen) -> str:
-    """Which thresholds there are, and on how many trials they rest."""
+    """The frozen thresholds, and the trials they were fitted on, in a sentence."""
     each = [
         f"{name} {value:.4g} ({event.rest_on[name]:,} trials)" if name in event.rest_on else f"{name} {value:.4g}"
         for name, value in event.values.items()

@@ -1,4 +1,4 @@
-"""Whether a run is intact: what is stored is what was written, and results.json speaks of what is stored."""
+"""Check that a run is intact: stored rows, and results.json against them."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,27 +9,27 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
+from adaptive_eval.store.address import address_of, is_address
 from adaptive_eval.store.answer_places import VARIABLE
 from adaptive_eval.store.database import DATABASE_FILE, order_anew
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.postgres.address import address_of, is_address
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was checked, what is damaged, and what could not be checked or is to be known."""
+    """The outcome of a check."""
 
     trials: int
     looks: int
     damages: tuple[str, ...]
     notes: tuple[str, ...]
     mend: str | None = None
-    """What mends it, where that is known."""
+    """The repair, if there is one."""
 
 
 def verify_run(directory: Path) -> Verified:
-    """Check all of a run; raises `StoreError` where it cannot be opened."""
+    """Check all of a run; raises `StoreError` if it cannot be opened."""
     stored = Integrity.of(directory)
     notes = [
         f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
@@ -58,7 +58,7 @@ def verify_run(directory: Path) -> Verified:
 
 
 def passed_over(directory: Path) -> Iterator[str]:
-    """What is damaged of a run and is no reason not to read it, or not to go on with it."""
+    """Damage of a run that does not keep it from being read or resumed."""
     database = directory / DATABASE_FILE
     if address_of(directory) is not None or not database.exists() or is_held(directory):
         return

@@ -5,6 +5,8 @@ reader of the whole run needs it. Plain values throughout, so that the whole is 
 not exist is None. Nothing here says where the run lies, since reports are published.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -15,24 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup
+from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.questions.types import Question
 from adaptive_eval.record.besides import Beside, besides
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import finding, model_verdicts
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
-from adaptive_eval.record.objective import ObjectiveView, objective_view
 from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
-from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BatchRow, Caution, Results
 from adaptive_eval.record.sites import SiteView, site_views
-from adaptive_eval.record.thresholds import frozen_words, kept_thresholds
-from adaptive_eval.record.words import DecisionsInWords, decisions_in_words, draws_questions
-from adaptive_eval.record.z_matrix import z_matrix, z_of_drawn
+from adaptive_eval.record.snapshot import batch_rows
+from adaptive_eval.record.thresholds import frozen_words
+from adaptive_eval.record.words import (
+    DecisionsInWords,
+    ObjectiveView,
+    decisions_in_words,
+    draws_questions,
+    objective_view,
+)
 from adaptive_eval.store import (
     Event,
     JudgeUse,
@@ -45,7 +53,10 @@ from adaptive_eval.store import (
     is_held,
 )
 from adaptive_eval.store.looks import read_look
+from adaptive_eval.store.pending import pending_batches
 from adaptive_eval.store.roster import Names
+from adaptive_eval.store.thresholds import kept_thresholds
+from scorio.sinf.compare import compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class LookView:
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """Something that happened to the run."""
+    """An event of the run."""
 
     at: float
     kind: str
@@ -92,7 +103,7 @@ class EventView:
 
 @dataclass(frozen=True, slots=True)
 class QuestionView:
-    """What was asked."""
+    """A question as it was asked."""
 
     id: str
     prompt: str
@@ -101,9 +112,15 @@ class QuestionView:
     cluster: str | None
 
 
+def questions_digest(questions: Sequence[Question | QuestionView]) -> str:
+    """A digest of questions and answer keys, whatever their order."""
+    rows = sorted([one.id, one.prompt, one.answer, list(one.choices)] for one in questions)
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class PosteriorView:
-    """What is known of a model's score on a question after answers of these categories."""
+    """Posterior of a model's score on a question, given the categories of its answers."""
 
     counts: tuple[int, ...]
     """Trials by category."""
@@ -115,35 +132,35 @@ class PosteriorView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """The whole run but for its trials."""
+    """The whole run but for its trials: what pages, reports and comparisons draw."""
 
     results: Results | None
     """None before the first look."""
     name: str
     objective: ObjectiveView
     words: DecisionsInWords
-    """What it decides and promises."""
+    """Decisions and promises in words."""
     configuration: Mapping[str, object]
     """Complete, with every default, and without any secret."""
     weights: tuple[float, ...]
     categories: tuple[str, ...]
-    """What the rubric calls them."""
+    """Names of the rubric's categories."""
     models: tuple[str, ...]
     """In the order of the configuration."""
     questions: tuple[QuestionView, ...]
     """In the order of the run, which is that of `results.questions` too."""
     trials: tuple[tuple[int, ...], ...]
-    """[model][question]: every stored trial with a grade, those of a round in flight too."""
+    """[model][question]: number of graded trials, also those of a round in flight."""
     posteriors: tuple[PosteriorView, ...]
-    """Every one that occurs, once: what all of these trials say, whether or not a look has judged them."""
+    """Every distinct posterior of these trials, whether or not a look has judged them."""
     posterior_of: tuple[tuple[int, ...], ...]
-    """[model][question]: its place in `posteriors`."""
+    """[model][question]: position in `posteriors`."""
     looks: tuple[LookView, ...]
     z: tuple[tuple[float | None, ...], ...]
     """[i][j]: z of model i against model j after the latest look, positive where i is ahead; both in the order of
     `results.models`. Empty before the first look."""
     trials_to_go: float | None
-    """What the open comparisons still need at most; None before the first look."""
+    """Upper bound of the trials that open comparisons still need; None before the first look."""
     spending: tuple[Spending, ...]
     """Cumulative, at up to `STEPS` moments."""
     traffic: tuple[ReplicaTraffic, ...]
@@ -151,31 +168,31 @@ class RunView:
     elapsed: float
     """Seconds the run has been active, over all its starts."""
     error: str | None = None
-    """What ended it, where that was an error."""
+    """The error that ended the run, if one did."""
     ended: str | None = None
-    """How it ended, in a sentence; None while it goes on."""
+    """The end of the run in a sentence; None while it goes on."""
     batches: tuple[BatchRow, ...] = ()
-    """That are pending at batch services."""
+    """Pending batches."""
     sites: tuple[SiteView, ...] = ()
-    """On a cluster."""
+    """Sites on a cluster."""
     relabelled: Relabelling | None = None
-    """How it stands under other rubrics; None where that was not worked out, as while it goes on."""
+    """The run under other rubrics; None if that was not worked out, as while it goes on."""
     thresholds: str | None = None
-    """What the rubric compares with, and on which trials it was fitted; None where nothing had to be."""
+    """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     judge: JudgeUse | None = None
-    """What a judge has used; None where there was none, or the run goes on."""
+    """Usage of a judge; None without one, and while the run goes on."""
     labelled: LabelledRun | None = None
-    """What labels say of the grader and of the scores; None where there are none, or the run goes on."""
+    """Effect of labels on grades and scores; None without labels, and while the run goes on."""
     besides: tuple[Beside, ...] = ()
-    """What caps count besides the stored answers of today's models."""
+    """Spending that caps count besides the stored answers of today's models."""
     pairings: tuple[Pairing, ...] = ()
     """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: str = ""
-    """What was found, in a sentence; "" before the first look, and until the view is made for a page."""
+    """The finding in a sentence; "" before the first look, and until the view is made for a page."""
     verdicts: tuple[str, ...] = ()
-    """How each model of `results.models` compares with others, in words; as `finding`."""
+    """Comparisons of each model of `results.models` in words; empty as `finding`."""
 
     @property
     def draws_questions(self) -> bool:
@@ -193,11 +210,11 @@ LARGE = Caution(
 
 
 UNTOLD = {"outcomes", "host", "pid", "longest_prompts", "requests", "key", "medians"}
-"""Of events: what is many, or of no use to others; reports are published."""
+"""Fields of events that are long, or of no use to others: reports are published."""
 
 
 def read_view(directory: Path) -> RunView:
-    """The run in `directory`; raises `StoreError` where there is none."""
+    """Read the run in `directory`; raises `StoreError` if there is none."""
     running = is_held(directory)
     with opened_run(directory) as stored:
         return assemble_view(
@@ -225,8 +242,7 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
 
 
 def without_rows(view: RunView) -> RunView:
-    """The view as a page gets it: with sentences on what was found, and without the rows of questions, which
-    `posteriors` says again."""
+    """The view for a page: with sentences on the findings, without rows of questions, which `posteriors` repeats."""
     if view.results is None:
         return view
     results = replace(view.results, questions=())
@@ -234,32 +250,26 @@ def without_rows(view: RunView) -> RunView:
 
 
 class ViewSource(Protocol):
-    """What a view is made of, besides the results: a `RunReader`, or whoever remembers what one has read."""
+    """Source of a view besides the results: a `RunReader`, or one that remembers what it has read."""
 
     def counts(self, roster: Roster, categories: int) -> NDArray[np.int32]:
         """(L, M, K): graded trials of these models, questions and categories."""
-        ...
 
     def looks(self) -> Sequence[StoredLook]:
         """The looks that were taken under the newest configuration."""
-        ...
 
     def look_times(self) -> Mapping[int, float]:
         """When each of these was taken."""
-        ...
 
     def spending(self, steps: int) -> Sequence[Spending]:
-        """What had been used at up to so many moments."""
-        ...
+        """Usage at up to so many moments."""
 
     def traffic(self) -> Sequence[ReplicaTraffic]:
         """The stored answers by model and replica."""
-        ...
 
     @property
     def elapsed(self) -> float:
         """Seconds the run has been active."""
-        ...
 
 
 def assemble_view(
@@ -291,19 +301,18 @@ def assemble_view(
         spending=spending,
         traffic=traffic,
         events=tuple(map(event_view, events)),
-        batches=batch_rows(events),
+        batches=batch_rows(pending_batches(events)),
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
         besides=() if results is None else besides(results.cost.beside),
         elapsed=source.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,
-        thresholds=_thresholds(config.rubric, events),
+        thresholds=_thresholds_sentence(config.rubric, events),
         by_trial=() if results is None else compared_by_trial(results.pairs),
     )
 
 
-def _thresholds(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
-    """A sentence about what was fitted."""
+def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
     kept = kept_thresholds(rubric, events)
     if kept is not None:
         return frozen_words(kept)
@@ -314,15 +323,50 @@ def _thresholds(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
 def posterior_views(
     counts: NDArray[np.integer], weights: Sequence[float]
 ) -> tuple[tuple[PosteriorView, ...], tuple[tuple[int, ...], ...]]:
-    """Every posterior that occurs in counts (L, M, K), once; and for each model and question which of them it is."""
+    """Every distinct posterior of counts (L, M, K), and for each model and question its position among them."""
     distinct, places = distinct_counts(counts)
     columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
     known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
     return known, tuple(map(tuple, places.tolist()))
 
 
+def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
+    """z of every model against every other, best first; None where a model has no score."""
+    if results is None:
+        return ()
+    score = np.array([np.nan if model.score is None else model.score for model in results.models])
+    variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
+    z = compare(score[:, None], variance[:, None], score, variance).z
+    return _matrix_rows(z)
+
+
+def z_of_drawn(
+    results: Results | None, models: Sequence[str], counts: NDArray[np.integer]
+) -> tuple[tuple[float | None, ...], ...]:
+    """z of every pair on the questions that both were asked, by counts (L, M, K) of all trials of these models; of
+    pairs that are judged it is that of the latest look."""
+    if results is None:
+        return ()
+    names = [row.name for row in results.models]
+    ordered = counts[[models.index(name) for name in names]]
+    first, second = np.triu_indices(len(names), 1)
+    (paired,) = drawn_pairs(ordered, np.zeros(ordered.shape[:2], dtype=int), np.array(results.weights), first, second)
+    z = np.full((len(names), len(names)), np.nan)
+    z[first, second] = paired.found.mean / np.sqrt(paired.found.var)
+    for pair in results.pairs:
+        if pair.worse is not None and pair.difference is not None and pair.sigma:
+            z[names.index(pair.better), names.index(pair.worse)] = pair.difference / pair.sigma
+            z[names.index(pair.worse), names.index(pair.better)] = -pair.difference / pair.sigma
+    z = np.where(np.isnan(z), -z.T, z)
+    return _matrix_rows(z)
+
+
+def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(_finite(value) for value in row) for row in z.tolist())
+
+
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
-    """Looks with None for what is unknown: numbers that are not there, and z and boundary where nothing is compared."""
+    """Looks as plain values, with None for numbers that do not exist."""
     for stored in looks:
         models, look = read_look(stored)
         yield LookView(
@@ -332,14 +376,14 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
             order=tuple(map(models.name_of, look.order)),
             trials=look.trials,
             tiers=look.tiers,
-            scores=tuple(map(_known, look.scores)),
-            sigmas=tuple(map(_known, look.sigmas)),
+            scores=tuple(map(_finite, look.scores)),
+            sigmas=tuple(map(_finite, look.sigmas)),
             pairs=tuple(_pair(verdict, models, compared) for verdict in look.comparisons),
         )
 
 
 def event_view(event: Event) -> EventView:
-    """An event as plain values that can be published."""
+    """Convert an event to plain values that can be published."""
     told = {key: value for key, value in event.body().items() if key not in UNTOLD}
     return EventView(event.at, event.kind, told, sentence(event))
 
@@ -349,12 +393,12 @@ def _pair(pair: PairVerdict, models: Names, compared: bool) -> PairView:
         better=models.name_of(pair.better),
         worse=None if pair.worse is None else models.name_of(pair.worse),
         verdict=str(pair.verdict),
-        z=_known(pair.z) if compared else None,
-        boundary=_known(pair.boundary) if compared else None,
-        information=_known(pair.information),
+        z=_finite(pair.z) if compared else None,
+        boundary=_finite(pair.boundary) if compared else None,
+        information=_finite(pair.information),
     )
 
 
-def _known(value: float) -> float | None:
-    """The number, or None where there is none: JSON knows neither nan nor infinity."""
+def _finite(value: float) -> float | None:
+    """The number, or None for nan and infinity, which JSON does not have."""
     return value if isfinite(value) else None

@@ -1,4 +1,4 @@
-"""What a reader should know before believing a ranking; each warning says what it may have done to the scores."""
+"""Warnings to read before believing a ranking, each with its possible effect on the scores."""
 
 import math
 from collections import defaultdict
@@ -42,26 +42,16 @@ AFRESH = "a run that is begun with the larger horizon (--fresh) has all of it, a
 
 def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
     """Each change of the horizon after a look, and what it costs."""
-    changes = list(changed_horizons(events))
-    dates = [_date(change.at) for change in changes if change.looks is not None]
+    dates = [_date(change.at) for change in changed_horizons(events)]
     for number, extension in enumerate(extensions):
         date = f" ({dates[number]})" if number < len(dates) else ""
         way = "raised" if extension.now > extension.before else "lowered"
         looks = f"look {extension.looks}"
         said = f"horizon {way} from {extension.before} to {extension.now} trials a question after {looks}{date}"
-        yield Caution("horizon", None, f"{said}: {_price(rule, extension)}")
-    for change in changes:
-        if change.looks is None:
-            yield Caution(
-                "horizon",
-                None,
-                f"horizon changed from {change.was} to {change.now} trials a question ({_date(change.at)}) by an "
-                "earlier version, which took all looks anew as if it had always been so: calls between equal models "
-                "may be more frequent than promised",
-            )
+        yield Caution("horizon", None, f"{said}: {_extension_price(rule, extension)}")
 
 
-def _price(rule: Rule, extension: Extension) -> str:
+def _extension_price(rule: Rule, extension: Extension) -> str:
     if not extension.leaves_error:
         return _price_without_error(rule)
     able = np.isfinite(extension.boundary)
@@ -84,7 +74,7 @@ def _price(rule: Rule, extension: Extension) -> str:
 
 
 def _price_without_error(rule: Rule) -> str:
-    """Of a rule that has no part of an error left: it needs no horizon, promises nothing, or does not say."""
+    """The price of an extension under a rule that has no part of its error left."""
     if isinstance(rule, Extendable):
         return "the rule needs no horizon, and its promise stands"
     if isinstance(rule, Correctable):
@@ -118,7 +108,7 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def uncounted_caution(stored: int, counted: int, events: Sequence[Event]) -> Iterator[Caution]:
-    """Trials that other settings asked for, and that no round of those of now has come to."""
+    """Trials that were asked for under earlier settings, and that no round of today's has reached."""
     redecided = any(event.looks for event in events_of_kind(events, SettingsChanged))
     if redecided and stored - counted > SHARE_WORTH_SAYING * stored:
         yield Caution(
@@ -154,7 +144,7 @@ _MEANING = {
 
 
 def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
-    """What repeated looks do to a rule that was made for one."""
+    """Warn of repeated looks under a rule that was made for one."""
     rule = deciding_rule(decisions)
     if rule is not None and rule.caution:
         drawn = "; of questions that are drawn it was not measured" if draws_questions(decisions) else ""
@@ -162,13 +152,13 @@ def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
 
 
 def judge_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
-    """What the promise of a judged run does not include."""
+    """Warn that the promise leaves out a judge's errors."""
     if (judge := judged_by(decisions)) is not None:
         yield Caution("judged", None, judges_errors(judge))
 
 
 def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[Caution]:
-    """Recorded models whose grades no grader of a run has given."""
+    """Warn of recorded models that were graded by imported logs."""
     graded = {event.model: event.meaning.get("grader") for event in events_of_kind(events, OutcomesRecorded)}
     if logged := [name for name in names if graded.get(name) == LOGS]:
         yield Caution(
@@ -180,7 +170,7 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
 
 
 def opponent_caution(events: Sequence[Event]) -> Iterator[Caution]:
-    """What scores are of that were compared with answers of the same run."""
+    """Warn that scores are conditional on the opponent's answers."""
     for event in events_of_kind(events, OpponentAnswered)[-1:]:
         number = str(event.least) if event.least == event.most else f"{event.least} to {event.most}"
         answers = "one answer" if number == "1" else f"the {number} answers"
@@ -196,7 +186,7 @@ def opponent_caution(events: Sequence[Event]) -> Iterator[Caution]:
 def prior_caution(
     names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], *, greedy: bool
 ) -> Iterator[Caution]:
-    """Whose scores are made of R0 too, and of how much: D; and the order without it."""
+    """Models with R0 in their scores, how much of it (D), and the order without it."""
     if any(depths):
         told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
         if greedy:
@@ -214,7 +204,6 @@ def prior_caution(
 
 
 def _order_alone(found: Sequence[ModelRow]) -> str:
-    """How the models stand by their own answers, best first."""
     known = [row for row in found if row.rank_without_prior is not None]
     alone = sorted(known, key=lambda row: (row.rank_without_prior or 0, row.rank))
     if not known:
@@ -225,13 +214,13 @@ def _order_alone(found: Sequence[ModelRow]) -> str:
 
 
 def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """What the servers do that nobody asked them for, each once, however often the run was started."""
+    """Notices about servers, each once, however often the run was started."""
     said = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
     return (Caution(kind, model or None, text) for kind, model, text in said)
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Answers that were paid for, as far as anybody knows, and never came: what the caps count for them.
+    """Lost answers, and what caps count for them.
 
     Of servers that the run starts they count the time for which these are held, and no answer's.
     """
@@ -257,7 +246,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Answers that were asked ahead, that the run was decided without, and that somebody pays for.
+    """Answers that were requested ahead at a price, and not used.
 
     Those of servers without a price are told beside the trials alone: idle slots would have cost as much.
     """
@@ -275,7 +264,7 @@ def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def repeats_left_out(number: int) -> str:
-    """What an import has done with so many answers that repeat another one."""
+    """The warning of an import that left out so many repeated answers."""
     return (
         f"{number} answers of its logs are identical to another one to the same question, as from a server that "
         "ignores the seed or serves a cache, and were not counted; `import --repeats-are-samples` counts each of them"
@@ -283,7 +272,7 @@ def repeats_left_out(number: int) -> str:
 
 
 def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Trials that logs should have had: what is there may be what came quickly, and that is oftener right."""
+    """Trials missing from imported logs: quick answers are more often there, and more often right."""
     for event in events_of_kind(events, TrialsImported):
         for model, reasons in event.missing.items():
             worst = max(reasons, key=lambda why: reasons[why])
@@ -304,7 +293,7 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: Sequence[Event]) -> Iterator[Caution]:
-    """What all answers of a model still have in common, with the example that was kept of it."""
+    """Models whose answers are all alike in some way, with an example."""
     examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
     faults = [usage.answers.fault for usage in usages]
     if len(names) > 1 and None not in faults:
@@ -317,7 +306,7 @@ def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: S
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
-    """Calls stand, but a reader should know where the scores have turned since."""
+    """Calls that stand although the scores have turned since."""
     for better, worse in pairs:
         yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which was called better before")
 
@@ -325,7 +314,7 @@ def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Cauti
 def unknown_cautions(
     names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
 ) -> Iterator[Caution]:
-    """How far time-outs and answers without a grade could move each score; an incomplete round moves nothing yet."""
+    """The largest effect of time-outs and ungraded answers on each score."""
     for row in sorted(found, key=lambda row: row.model):
         usage = usages[row.model]
         late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
@@ -347,7 +336,7 @@ def unknown_cautions(
 def repeat_cautions(
     names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
 ) -> Iterator[Caution]:
-    """Of whom answers come again as those of independent samples do not, and of whom nobody can tell."""
+    """Models whose answers repeat more often than independent samples would, and models where this is unclear."""
     found = repeated([usage.pairs for usage in usages], drawn)
     for name, one in zip(names, found, strict=True):
         if one is not None:
@@ -356,7 +345,7 @@ def repeat_cautions(
 
 
 def cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:
-    """Everything else worth a warning, model by model."""
+    """Frequent signals of each model's answers: truncated, empty, refused ..."""
     for name, usage in zip(names, usages, strict=True):
         for signal, meaning in _MEANING.items():
             told = usage.signals["reasoning_only"] if signal == "empty" else 0  # these are told apart

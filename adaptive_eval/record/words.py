@@ -1,19 +1,19 @@
-"""What a run decides and promises, in sentences: for reports, the monitor, and whoever was not there."""
+"""Decisions and promises of a run in sentences, for reports and the monitor."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from unicodedata import category
 
 from adaptive_eval.config.pace import choose_favour, opening_of
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
 from adaptive_eval.core.rules import RuleEntry
-from adaptive_eval.core.sequential import SEQUENTIAL
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.imports import SAID
 from adaptive_eval.record.lines import several
@@ -26,22 +26,55 @@ class DecisionsInWords:
     """One or two sentences each."""
 
     objective: str
-    """Which comparisons matter."""
+    """Comparisons that matter."""
     rule: str
-    """What calls a comparison."""
+    """Rule that calls a comparison."""
     promise: str
-    """How often that is wrong."""
+    """Error rate of calls."""
     allocation: str
-    """Which trials came next."""
+    """Choice of the next trials."""
     prior: str
-    """Where the variances come from."""
+    """Source of the variances."""
     seeds: str
-    """How the seed of each trial is found."""
+    """Seed of each trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveView:
+    """Terms of an objective by its entry in the registry; for a plug-in they are unknown."""
+
+    compares: bool
+    """Its pairs are comparisons; else each score is judged by itself."""
+    in_order: bool
+    """Each model is compared with the next one in the order."""
+    baseline: str | None
+    """The model that all others are compared with."""
+    first: int | None
+    """Number of models to be separated from the rest."""
+    value: float | None
+    """Value that each score is compared with."""
+    half_width: float | None
+    """Wanted half width of each score's interval."""
+
+
+def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
+    """The terms of the objective in these decisions; its options are known by their types."""
+    section = cast(Mapping[str, Any], decisions.get("objective", {}))
+    entry = OBJECTIVES.get(str(section.get("kind")))
+    given = {} if entry is None else {option.type: section.get(option.name) for option in entry.options}
+    return ObjectiveView(
+        compares=entry is None or entry.compares,
+        in_order=entry is not None and entry.in_order,
+        baseline=given.get("model"),
+        first=given.get("models"),
+        value=given.get("score"),
+        half_width=given.get("difference"),
+    )
 
 
 def decisions_in_words(config: RunConfig, plug_ins: Mapping[str, str], *, imported: bool) -> DecisionsInWords:
-    """The sentences for a configuration; `plug_ins`: what plug-ins say of themselves; `imported`: the first trials came
-    from logs."""
+    """The sentences for a configuration. `plug_ins` maps a setting to the plug-in's own description; `imported`: the
+    first trials came from logs."""
     return DecisionsInWords(
         objective=_objective(config, plug_ins.get("objective.kind", "")),
         rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
@@ -54,16 +87,16 @@ def decisions_in_words(config: RunConfig, plug_ins: Mapping[str, str], *, import
 
 
 def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
-    """What is known of the rule that decides by these settings, as results and stored configurations have them; None
-    for a plug-in."""
+    """The registry entry of the rule that decides; None for a plug-in."""
     objective = OBJECTIVES.get(str(_chosen(decisions, "objective", "kind", "ranking")))
     if objective is not None and objective.own_rule is not None:
         return objective.own_rule
-    return RULES.get(str(_chosen(decisions, "stopping", "rule", "sequential")))
+    name = str(_chosen(decisions, "stopping", "rule", OPTIMAL.name))
+    return RULES.get(name) or RETIRED.get(name)
 
 
 def compares_bayes(decisions: Mapping[str, object]) -> bool:
-    """What is put in order and called is Bayes@N, not the score that stands beside it."""
+    """Bayes@N is compared and ranked, not the score beside it."""
     rule = deciding_rule(decisions)
     return rule is not None and rule.estimator == "bayes"
 
@@ -74,13 +107,13 @@ def _chosen(decisions: Mapping[str, object], section: str, key: str, default: st
 
 
 def draws_questions(decisions: Mapping[str, object]) -> bool:
-    """Questions were drawn at random, and models were asked some of them."""
+    """Questions were drawn at random, and each model was asked some of them."""
     trials = decisions.get("trials")
     return isinstance(trials, Mapping) and trials.get("draw") is not None
 
 
 def promise_in_short(decisions: Mapping[str, object]) -> str | None:
-    """What a call is worth, in a line beside the result; `decisions` are those of results.json."""
+    """The promise of a call in one line."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if rule is None or not isinstance(stopping, Mapping):
         return None
@@ -99,13 +132,13 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
 
 
 def judged_by(decisions: Mapping[str, object]) -> str | None:
-    """The kind of grader whose own errors no promise covers; None where answers are compared with a key."""
+    """The kind of grader that makes errors of its own, judge or verifier; None if answers are compared with a key."""
     kind = decisions.get("judged_by")
     return kind if kind in ("judge", "verifier") and isinstance(kind, str) else None
 
 
 def judges_errors(judge: str) -> str:
-    """What a promise does not include where a judge grades, and what corrects it."""
+    """The part of a promise about a judge's errors, and how to correct them."""
     return (
         f"The promise takes every grade as right. Errors of the {judge} come on top: if it errs more with one model "
         "than with another, the order can be wrong however many answers there are. Label some answers of each model "
@@ -126,21 +159,27 @@ def _objective(config: RunConfig, says: str) -> str:
         return _gate(objective.gated_by, config.stopping.delta, _scale(config))
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
-        return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_quoted(says)}"
-    return entry.says.format(**_options(entry, objective.options))
+        return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_plug_in_quote(says)}"
+    return entry.says.format(**_option_texts(entry, objective.options))
 
 
 def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     rule = deciding_rule(config.stated())
+    gives_up = rule is not None and _gives_up(config, rule)
     if brings_its_own:
         said = f"It is judged by the rule that the plug-in {config.objective.kind} brings itself."
     elif rule is None:
         said = f"A comparison is called by the plug-in {config.stopping.rule}."
     else:
-        rule = rule if _gives_up(config, rule) or not rule.gives_up else SEQUENTIAL
-        said = rule.says.format(**_options(rule, config.stopping.options), horizon=_horizon(config))
-        said += _where_seeds_are_shared(config, rule)
-    return said if _judges_alone(config) else said + _delta(config) + _futility(config)
+        said = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.says
+        said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config))
+        if rule.gives_up and config.trial_seeds == "coupled":
+            said += " For models that are compared trial by trial the power of t is -1/20, and c another."
+    if _judges_alone(config):
+        return said
+    if (rule is None or rule.latching) and not gives_up:
+        said += " It is given up as out of reach when the trials that are left would hardly decide it."
+    return said + _delta(config)
 
 
 def _horizon(config: RunConfig) -> str:
@@ -148,16 +187,11 @@ def _horizon(config: RunConfig) -> str:
     return f"{trials.max} trials a question" if trials.draw is None else "one trial of every question"
 
 
-def _where_seeds_are_shared(config: RunConfig, rule: RuleEntry) -> str:
-    """Models that are compared trial by trial have a boundary of their own."""
-    if config.seeds != "coupled" or rule is not SEQUENTIAL:
-        return ""
-    return " For models that are compared trial by trial the power of t is -1/20, and c another."
-
-
 def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
     """Whether the rule gives comparisons up itself in this run, as `Plan.deciding_rule` has it."""
-    return rule.gives_up and config.seeds != "coupled" and config.stopping.familywise == "none"
+    shared = config.trial_seeds == "coupled" or config.stopping.familywise != "none"
+    recorded = any(model.recorded is not None for model in config.models)
+    return rule.gives_up and not (shared or recorded or config.batched)
 
 
 def _judges_alone(config: RunConfig) -> bool:
@@ -166,8 +200,7 @@ def _judges_alone(config: RunConfig) -> bool:
     return entry is not None and entry.own_rule is not None
 
 
-def _options(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, str]:
-    """The options of a built-in as words."""
+def _option_texts(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, str]:
     return {option.name: _worded(option, given.get(option.name)) for option in entry.options}
 
 
@@ -198,20 +231,13 @@ def _scale(config: RunConfig) -> Scale:
     return Scale.of(open_rubric(config.rubric).weights)
 
 
-def _futility(config: RunConfig) -> str:
-    rule = deciding_rule(config.stated())
-    if config.stopping.futility is False or (rule is not None and _gives_up(config, rule)):
-        return ""
-    return " It is given up as out of reach when the trials that are left would hardly decide it."
-
-
 def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
     rule, stopping = deciding_rule(config.stated()), config.stopping
     wrong, together = 1.0 - stopping.confidence, stopping.familywise == "holm"
     if rule is None or OWN_RULE in plug_ins:
         key, name = (OWN_RULE, config.objective.kind) if OWN_RULE in plug_ins else ("stopping.rule", stopping.rule)
         whose = ", shared among all comparisons" if together else ""
-        told = _quoted(plug_ins.get(key, ""))
+        told = _plug_in_quote(plug_ins.get(key, ""))
         return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
     if config.objective.gate and rule.correctable:
         whose = "for all models together" if together else "for each model"
@@ -224,7 +250,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         tie=_percent(2 * wrong),
         whose="for all comparisons together" if together else "for each comparison",
         horizon=_horizon(config),
-        **_options(rule, stopping.options),
+        **_option_texts(rule, stopping.options),
     )
 
 
@@ -236,7 +262,7 @@ def _allocation(config: RunConfig) -> str:
     if entry is None:
         said = f"Trials are given out by the plug-in {policy}"
     else:
-        said = entry.says.format(**_options(entry, config.allocation.options))
+        said = entry.says.format(**_option_texts(entry, config.allocation.options))
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
     first = opening_of(trials, batched=config.batched)
@@ -246,10 +272,9 @@ def _allocation(config: RunConfig) -> str:
 
 
 def _pace(config: RunConfig) -> str:
-    """Which pace it was, and why where that is what `auto` takes."""
     if config.batched:
         return " Rounds are as large as the need, since each waits for batches."
-    chosen = choose_favour(config.asked, config.trials, config.allocation.growth)
+    chosen = choose_favour(config.asked, config.trials)
     why = f", since {chosen.why}" if chosen.favour == config.trials.favour else ""
     if config.trials.favour == "time":
         return f" Pace time{why}: rounds run ahead of the looks, which judge each round in its order."
@@ -276,23 +301,23 @@ FULL_WIDTH = 0xFEE0
 """From an ASCII sign to its wide twin, which looks the same and is no markup."""
 
 
-def _quoted(says: str) -> str:
-    """What a plug-in says of itself, as words that mean nothing to a browser, a terminal or Markdown."""
-    plain = " ".join("".join(map(_inert, says[:SAID])).split()).strip("_ ")
+def _plug_in_quote(says: str) -> str:
+    """A plug-in's own description, harmless in a browser, a terminal and Markdown."""
+    plain = " ".join("".join(map(_harmless_character, says[:SAID])).split()).strip("_ ")
     return f" It says of itself: '{plain}'." if plain else ""
 
 
-def _inert(sign: str) -> str:
-    """The sign, its wide twin, or nothing: a formula without its bars or its `<` would say something else."""
+def _harmless_character(sign: str) -> str:
+    """The character, its full-width twin, or nothing: a formula without its `<` would mean something else."""
     if HARMLESS.match(sign) or category(sign) == "Sm" and not sign.isascii():
         return sign
     return chr(ord(sign) + FULL_WIDTH) if sign.isascii() and sign.isprintable() else ""
 
 
 def _seeds(config: RunConfig) -> str:
-    if config.seeds == "consecutive":
-        return "Trial i of every question has seed sampling.seed + i (or seed + i)."
-    if config.seeds == "coupled":
+    if config.trial_seeds == "consecutive":
+        return f"Trial i of every question has seed {config.seed} + i."
+    if config.trial_seeds == "coupled":
         return (
             f"Trial i of a question has seed h(run seed {config.seed}, question) + i, the same for every model. Models "
             "whose answers to the same trials go together, as those of near copies do on servers that draw by the "
@@ -311,8 +336,7 @@ def _percent(share: float | None) -> str:
 
 
 def to_go_on(results: Results) -> str | None:
-    """About what is left to be asked at the prices so far, until all is called or a cap is met; None where the run is
-    finished."""
+    """The expected cost of going on until all is called or a cap is met; None if the run is finished."""
     more, cost = results.trials_to_go, results.cost
     if results.run.status == "finished" or more < 0.5:
         return None

@@ -18,7 +18,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, note_fatal_error
-from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
+from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.labels import labels_given, take_labels
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import Beginning, subject_of
@@ -44,8 +44,8 @@ from adaptive_eval.store import (
     OpenedStore,
     Store,
 )
-from adaptive_eval.store.postgres.address import LedgerAddress
-from adaptive_eval.store.whereabouts import point_to, require_own_ledger, runs_at
+from adaptive_eval.store.address import LedgerAddress
+from adaptive_eval.store.whereabouts import fresh_directory, newest_directory, point_to, require_own_ledger, runs_at
 
 
 def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:
@@ -136,7 +136,7 @@ async def _execute(
     labels = labels_given(beginning.prepared.config, beginning.prepared.rubric)
     with _opened(beginning, directory) as opened, stops or Interrupts() as interrupts:
         if number := take_labels(directory, labels):
-            taken = LabelsTaken(number, Path(prepared.config.labels or "").name)
+            taken = LabelsTaken(number, Path(prepared.config.report.labels or "").name)
             opened.store.commit(CommitBatch(events=[taken]))
             beginning = beginning._replace(labels=taken)
         if beginning.with_prior is None and not beginning.lacks_opponent:

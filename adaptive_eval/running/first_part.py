@@ -22,8 +22,8 @@ from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.starting_point import StartingPoint
-from adaptive_eval.scheduler.ledger import total_cost
 from adaptive_eval.store import CommitBatch, RunFinished, RunReader, RunStopped, Store
+from adaptive_eval.store.spending import total_cost
 
 LONGEST_NAME = 100
 NEVER_SO_NARROW = 1e-9
@@ -64,7 +64,6 @@ def part_of(config: RunConfig, suffix: str, trials: int, budget: BudgetConfig) -
         "trials": TrialsConfig(min=trials, max=trials, favour=config.trials.favour),
         "budget": budget,
         "prior_evidence": None,
-        "labels": None,
         "report": ReportConfig(),
         "store": StoreConfig(folder=config.store.folder),
         "notify": None,

@@ -8,8 +8,8 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.record.prior import first_outcomes, taken_prior
 from adaptive_eval.record.starting_point import StartingPoint, earlier_run, load_starting_point
 from adaptive_eval.running.first_part import SPENT, AskRun, FirstPartFound, ended_early, part_of, spent_in
-from adaptive_eval.scheduler.ledger import spent_on_greedy
 from adaptive_eval.store import CommitBatch, PriorTaken, RunReader, Store
+from adaptive_eval.store.spending import spent_on_greedy
 
 FOLDER = "greedy"
 SUFFIX = ".greedy"

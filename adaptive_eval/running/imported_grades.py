@@ -7,8 +7,8 @@ from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_ques
 from adaptive_eval.errors import RunChanged
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.registry import Logged
-from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store
+from adaptive_eval.store.thresholds import kept_rubric
 
 
 async def adopt_grader(prepared: PreparedRun, directory: Path) -> None:

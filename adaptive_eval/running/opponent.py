@@ -85,7 +85,7 @@ def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
         **part_of(config, SUFFIX, trials, config.budget),
         "models": models,
         "opponent": None,
-        "seeds": "hashed" if config.seeds == "coupled" else config.seeds,
+        "trial_seeds": "hashed" if config.trial_seeds == "coupled" else config.trial_seeds,
         "pool": pool_of(config, models),
         "grader": AsTheyAre(),
         "rubric": ANSWERED,

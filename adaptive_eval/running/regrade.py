@@ -28,14 +28,13 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import AskedGrader, spent_in
-from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
+from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
@@ -58,6 +57,7 @@ from adaptive_eval.store import (
     require_same_meaning,
 )
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
+from adaptive_eval.store.thresholds import frozen_of, kept_rubric
 
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
@@ -231,13 +231,13 @@ def _fitted(
             continue
         if judged.awaits:
             there[place_of(judged)] = number
-            fit.hold(judged, asked=False)
+            fit.hold(judged)
         else:
             fit.count(judged.outcome())
-    if not fit.ready(fit.lacks_some):
+    if not fit.is_ready(fit.lacks_some):
         return None, regrades
     event, found = fit.freeze(), list(regrades)
-    for verdict in fit.verdicts():
+    for verdict in fit.take_verdicts():
         number = there[place_of(verdict)]
         found[number] = verdict._replace(cost=regrades[number].cost)
     return event, found
@@ -253,9 +253,10 @@ def _without_code(config: RunConfig, directory: Path) -> RunConfig:
             "has no verdict, "
             f"and adaptive-eval regrade {directory} --config CONFIG judges everything anew"
         )
-    if isinstance(config.grader, Python):
+    if config.grader.functions:
+        functions = ", ".join(config.grader.functions)
         raise ConfigError(
-            f"the run in {directory} is graded by a function, {config.grader.function}, and no code is run because a "
+            f"the run in {directory} is graded by a function, {functions}, and no code is run because a "
             f"run names it; if that is your grader: adaptive-eval regrade {directory} --config CONFIG"
         )
     return config.model_copy(update={"folder": Path()})

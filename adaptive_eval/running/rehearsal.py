@@ -14,8 +14,8 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.running.answer_keys import grading_of
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, without_secrets
-from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import trial_seed
+from adaptive_eval.supply.types import Lane
 
 ANSWERS = 2
 """Of each model, to the first questions: one may be an exception."""

@@ -17,8 +17,9 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.scheduler.verdict_costs import all_spent, require_kept
+from adaptive_eval.scheduler.verdict_costs import require_kept
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, VerdictsAsked
+from adaptive_eval.store.spending import spent_in_all
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 """What is bought, as `budget` counts it."""
@@ -36,7 +37,7 @@ class RejudgingCosts:
         self._verdict, self._vote = verdict, vote
         self._store = store
         self._waiting = _in_flight(prepared, store.reader)
-        self._spent = all_spent(store.reader).plus(self._waiting)
+        self._spent = spent_in_all(store.reader).plus(self._waiting)
         self._wanted = NO_COST
         self._lost: Counter[str] = Counter()
 

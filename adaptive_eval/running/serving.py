@@ -1,5 +1,6 @@
 """Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,17 +24,15 @@ from adaptive_eval.endpoints.secrets import secrets_in
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.inspect.endpoint import InspectEndpoint
-from adaptive_eval.inspect.process import InspectProcess
-from adaptive_eval.inspect.types import BenchmarkConfig, InspectModel
 from adaptive_eval.launch.command import environment_of, free_ports
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
-from adaptive_eval.scheduler.batches import BatchedEndpoint
-from adaptive_eval.scheduler.turns import ServerHost
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.store import Store
+from adaptive_eval.supply.batches import BatchedEndpoint
+from adaptive_eval.supply.hosts import ServerHost
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
@@ -231,20 +230,24 @@ async def opened_endpoints(
             yield serving
         finally:
             serving.ending = True
-            await unload_all(hosts, at_once=serving.at_once)
+            await asyncio.gather(*(host.unload(at_once=serving.at_once) for host in hosts))
 
 
 def _inspected(
     config: RunConfig, benchmark: BenchmarkConfig, keys: Mapping[str, str], logs: Path, stack: AsyncExitStack
 ) -> Mapping[int, Endpoint]:
     """The models that Inspect asks, all in one process; it begins with the first request."""
+    from adaptive_eval.inspect.endpoint import InspectEndpoint
+    from adaptive_eval.inspect.process import InspectProcess
+    from adaptive_eval.inspect.types import InspectModel
+
     models = [
         InspectModel(
             name=model.name,
             inspect=model.inspect or "",
             config=dict(model.config),
             args=dict(model.args),
-            slots=model.concurrency.concurrency,
+            slots=model.concurrency.in_flight,
             token_limit=model.sampling.max_tokens,
         )
         for model in config.asked
@@ -297,7 +300,7 @@ def _batched(
 
 def allow_open_files(config: RunConfig) -> list[Notice]:
     """What there is to say of this machine before anything is asked; open files are allowed as far as they can be."""
-    servers = [model.concurrency.concurrency for model in config.asked for _ in model.replicas]
+    servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
     wanted = open_files.wanted_for(sum(servers), len(servers))
     allowed = open_files.allow(wanted)
     return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]

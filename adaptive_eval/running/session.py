@@ -27,9 +27,11 @@ from adaptive_eval.running.warm_up import warm_up
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.scheduler.ledger import Ledger
+from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.state import RunState
+from adaptive_eval.scheduler.verdict_costs import verdict_reserve
 from adaptive_eval.store import (
     CommitBatch,
     Event,
@@ -69,19 +71,18 @@ class Session:
         goes_by_opening = bool(open_rubric(section).lacks)
         fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
         self._alarms = Alarms(prepared.models, prepared.questions, opening, drawn, stop_on)
-        self._scheduler = Scheduler(
+        capped = prepared.plan.budget.bought
+        state = RunState(
             self._controller,
             lanes,
             prepared.questions,
-            grading,
-            store,
-            self,
-            serving.hosts,
-            self._alarms,
-            Ledger(lanes) if prepared.plan.budget.bought else None,
-            fit,
-            removed.gpu_seconds,
+            capped=capped,
+            reserve=verdict_reserve(grading, capped=capped),
+            alarms=self._alarms,
+            fit=fit,
         )
+        loop = Loop(state, prepared.questions, grading, store, self, serving.hosts, removed.gpu_seconds)
+        self._scheduler = Scheduler(loop)
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(
             self._subject,
@@ -162,7 +163,7 @@ class Session:
     # ---------------------------------------------------------------------------------------------------------------
 
     def _note(self, event: Event) -> None:
-        if self._scheduler.over:
+        if self._scheduler.ending.over:
             self._late.append(event)
             self.happened(event)
         else:
@@ -172,7 +173,7 @@ class Session:
         reason, self._over = self._controller.finished, True
         results = await self._publisher.publish()
         event = RunStopped() if reason is None else RunFinished(reason)
-        self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.elapsed()))
+        self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.meter.elapsed()))
         return ended_of(
             [*self._events, event],
             results,
@@ -182,17 +183,22 @@ class Session:
         )
 
     def _known(self) -> Snapshot | Beginning:
-        subject, controller, elapsed, now = self._subject, self._controller, self._scheduler.elapsed(), time.time()
-        stopped = self._scheduler.halt is not None or self._failed
+        subject, controller, elapsed, now = (
+            self._subject,
+            self._controller,
+            self._scheduler.meter.elapsed(),
+            time.time(),
+        )
+        stopped = self._scheduler.ending.halt is not None or self._failed
         judged = take_snapshot(
             subject,
             controller,
-            self._scheduler.usages,
+            self._scheduler.state.spent.usages,
             elapsed=elapsed,
             now=now,
             stopped=stopped,
             events=self._events,
-            held=self._scheduler.held(),
+            held=self._scheduler.meter.held(),
             beside=self._spent_beside(),
             correct=self._over and not self._prepared.config.plug_ins,
         )
@@ -202,7 +208,7 @@ class Session:
         return judged or Beginning(subject, weights, arrived, elapsed, now, stopped, reason, why)
 
     def _spent_beside(self) -> tuple[OtherCostRow, ...]:
-        counted = self._scheduler.servers().counted
+        counted = self._scheduler.meter.servers().counted
         return other_costs(self._removed, self._prepared.roster.models, counted, self._events)
 
     def _on_publisher_end(self, task: asyncio.Task[None]) -> None:
@@ -211,8 +217,8 @@ class Session:
 
     def _on_interrupt(self) -> None:
         scheduler = self._scheduler
-        first = scheduler.halt is None and not scheduler.over
-        left = sum(len(batch.requests) for batch in scheduler.pending_batches)  # to the next start
+        first = scheduler.ending.halt is None and not scheduler.ending.over
+        left = sum(len(batch.requests) for batch in scheduler.supply.pending)  # to the next start
         scheduler.stop()
         if first:
             self._watcher.stopping(max(scheduler.under_way - left, 0))

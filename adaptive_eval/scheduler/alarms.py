@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
-from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord, events_of_kind
+from adaptive_eval.sections import StopOnAlarm
+from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord
 from adaptive_eval.store.alarms import AnswerFault, SharedTraits, fault_sentence
 from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom, repeated, said_of_repeats
 from adaptive_eval.store.usage import TrialUsage
@@ -68,6 +68,8 @@ class Alarms:
         """Of models that have answers beyond the opening."""
         self._examples: dict[int, AlarmExample] = {}
         self._judged = False
+        self.raised: set[tuple[str, str]] = set()
+        """Models and faults of the alarms that are on disk."""
         self.stopped: str | None = None
         """Why the run ends here; None where it goes on."""
 
@@ -99,8 +101,8 @@ class Alarms:
                 self.see(model, record)
                 break
 
-    def judge(self, gone: Collection[int], known: Sequence[Event] = ()) -> list[Event]:
-        """At the first look: what is raised without the models that are `gone`, and is not among `known`."""
+    def judge(self, gone: Collection[int]) -> list[Event]:
+        """At the first look: what is raised without the models that are `gone`, and was not raised before."""
         if self._judged:
             return []
         self._judged = True
@@ -108,8 +110,7 @@ class Alarms:
         raised = list(self._raised(there))
         if self._stop_on != "never" and raised and (self._stop_on == "any" or len(raised) == len(there)):
             self.stopped = self._reason(raised, everyone=len(raised) == len(there))
-        told = {(event.model, event.fault) for event in events_of_kind(known, AlarmRaised)}
-        return [event for event in raised if (event.model, event.fault) not in told]
+        return [event for event in raised if (event.model, event.fault) not in self.raised]
 
     def _raised(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
         """At most one of a model: what its answers are, else that they come again."""

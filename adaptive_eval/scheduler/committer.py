@@ -6,39 +6,47 @@ plus one fsync; and nothing waits when there is nothing left to wait for.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from adaptive_eval.scheduler.types import BEAT_SECONDS
 from adaptive_eval.store import CommitBatch, Event, HeldTime, Regrade, SentRequest, Store, StoredLook, TrialRecord
+from adaptive_eval.supply.happenings import Committed, Say
 
 GATHER_SECONDS = 0.02
 
 
+@dataclass
+class _Draft:
+    """What the next commit will have."""
+
+    trials: list[TrialRecord] = field(default_factory=list)
+    verdicts: list[Regrade] = field(default_factory=list)
+    looks: list[StoredLook] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    sent: list[SentRequest] = field(default_factory=list)
+    unsent: list[SentRequest] = field(default_factory=list)
+
+
 class Committer:
-    """Commits what it is given, in order, and reports each batch once it is safe."""
+    """Commits what it is given, in order, and says of each batch when it is on disk."""
 
     def __init__(
         self,
         store: Store,
+        say: Say,
         *,
-        committed: Callable[[CommitBatch], None],
         elapsed: Callable[[], float],
         held: Callable[[], Mapping[str, HeldTime] | None] = lambda: None,
-        more_expected: Callable[[], bool],
     ) -> None:
-        self._store = store
-        self._committed = committed
+        self._store, self._say = store, say
         self._elapsed, self._held = elapsed, held
-        self._more_expected = more_expected
+        self.gathers = False
+        """More is expected soon: what comes waits a little for it."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
-        self._trials: list[TrialRecord] = []
-        self._looks: list[StoredLook] = []
-        self._events: list[Event] = []
-        self._sent: list[SentRequest] = []
-        self._unsent: list[SentRequest] = []
-        self._verdicts: list[Regrade] = []
-        self._heeded: list[asyncio.Future[None]] = []
+        self._draft = _Draft()
+        self._waiting: list[asyncio.Future[None]] = []
         """Whoever waits for what was given by now."""
         self._taken_at = 0.0
         self._added = asyncio.Event()
@@ -50,40 +58,30 @@ class Committer:
         """Whether everything given has been committed and reported."""
         return self._writing is None and not self._added.is_set()
 
-    def add_trial(self, trial: TrialRecord) -> None:
-        """Commit this trial soon."""
-        self._trials.append(trial)
-        self._added.set()
-
-    def add_verdict(self, verdict: Regrade) -> None:
-        """Commit the grade of a trial that is stored already."""
-        self._verdicts.append(verdict)
-        self._added.set()
-
-    def add_look(self, look: StoredLook) -> None:
-        """Commit this look soon."""
-        self._looks.append(look)
-        self._added.set()
-
-    def add_event(self, event: Event) -> None:
-        """Commit this event soon."""
-        self._events.append(event)
-        self._added.set()
-
-    def add_sent(self, request: SentRequest) -> None:
-        """Enter a request in the ledger soon: it may be sent when that is reported."""
-        self._sent.append(request)
-        self._added.set()
-
-    def add_unsent(self, request: SentRequest) -> None:
-        """Cross a request out that has no answer to come."""
-        self._unsent.append(request)
+    def add(
+        self,
+        *,
+        trials: Iterable[TrialRecord] = (),
+        verdicts: Iterable[Regrade] = (),
+        looks: Iterable[StoredLook] = (),
+        events: Iterable[Event] = (),
+        sent: Iterable[SentRequest] = (),
+        unsent: Iterable[SentRequest] = (),
+    ) -> None:
+        """Commit these soon, together."""
+        draft = self._draft
+        draft.trials.extend(trials)
+        draft.verdicts.extend(verdicts)
+        draft.looks.extend(looks)
+        draft.events.extend(events)
+        draft.sent.extend(sent)
+        draft.unsent.extend(unsent)
         self._added.set()
 
     async def safe(self) -> None:
         """Wait until what was given by now is on disk."""
         here = asyncio.get_running_loop().create_future()
-        self._heeded.append(here)
+        self._waiting.append(here)
         self._added.set()
         await here
 
@@ -100,7 +98,7 @@ class Committer:
         """Commit until cancelled; raises the `StoreError` of a commit that failed."""
         while True:
             await self._added.wait()
-            if self._more_expected():
+            if self.gathers:
                 await asyncio.sleep(GATHER_SECONDS)
             await self.flush()
 
@@ -110,26 +108,21 @@ class Committer:
             if not self._added.is_set():
                 return
             self._writing = self._take()
-        batch, written, heeded = self._writing
+        batch, written, waiting = self._writing
         await asyncio.wait([written])  # cancelled here, the batch is still written, and the next flush reports it
         self._writing = None
         written.result()
-        self._committed(batch)
-        for one in heeded:
-            if not one.done():
-                one.set_result(None)
+        self._say(Committed(batch, waiting))
 
     def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
         """Have the thread write what is there now."""
         self._taken_at = self._elapsed()
-        new = self._trials, self._looks, self._events
-        batch = CommitBatch(*new, self._taken_at, self._sent, self._unsent, self._held(), self._verdicts)
-        self._verdicts = []
-        self._trials, self._looks, self._events, self._sent, self._unsent = [], [], [], [], []
-        heeded, self._heeded = self._heeded, []
+        draft, self._draft = self._draft, _Draft()
+        batch = CommitBatch(elapsed=self._taken_at, held=self._held(), **vars(draft))
+        waiting, self._waiting = self._waiting, []
         self._added.clear()
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
-        return batch, written, heeded
+        return batch, written, waiting
 
     def close(self) -> None:
         """Wait for the writer's thread to end."""

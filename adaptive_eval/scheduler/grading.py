@@ -20,9 +20,9 @@ from adaptive_eval.graders.asked import spent_in
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Regrade, TrialRecord, VerdictsWasted
 from adaptive_eval.store.records import AWAITS, WAITS
+from adaptive_eval.supply.types import Lane
 
 ATTEMPTS = 3
 """A grader that raised an error so often on one answer is taken to fail on it always."""

@@ -10,11 +10,10 @@ a model that is asked through a batch service nothing is held.
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
-from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, ServerReleased, SiteLost
+from adaptive_eval.supply.types import Lane
 
 
 class ServerTimes:
@@ -97,25 +96,3 @@ class ServerTimes:
     def _end(self, model: int, place: str | None) -> None:
         if (since := self._since.get(model, {}).pop(place, None)) is not None:
             self._done[model] += self._until.pop(model, self._clock()) - since
-
-
-class HeldServers(NamedTuple):
-    """For how long each model's servers were held, where that is known, and whose servers the run starts itself.
-
-    Of the latter a cap on GPU time counts for how long they were held. Of others it counts the requests, and so it does
-    of all where it is not known how long they were held, as in a run of an earlier version.
-    """
-
-    times: Sequence[HeldTime | None]
-    launched: Collection[int]
-
-    @property
-    def counted(self) -> frozenset[int]:
-        """The models of which the time counts for which their servers were held."""
-        return frozenset(model for model, one in enumerate(self.times) if model in self.launched and one is not None)
-
-    def gpu_seconds(self, requests: Sequence[float]) -> float:
-        """What a cap on GPU time counts of these models; `requests` are theirs, with those that were lost."""
-        counted = self.counted
-        each = enumerate(zip(self.times, requests, strict=True))
-        return sum(one.gpu_seconds if one is not None and model in counted else spent for model, (one, spent) in each)

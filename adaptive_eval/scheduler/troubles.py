@@ -4,13 +4,13 @@ Read off what the endpoint counts anyway, twice a second. What is over in a mome
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from adaptive_eval.endpoints.types import EndpointStats, Notice, ReplicaStats
 from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, ServersNoticed
+from adaptive_eval.supply.types import Lane
 
 LOST_SECONDS = 2.0
 """A replica that fails for so long is told to be lost: one connection in many may fail on a good day."""
@@ -73,30 +73,32 @@ class Troubles:
                 yield OnlyFailures(self._name, round(now - since), dict(stats.errors), stats.last_error or None)
 
 
-class RunTroubles:
-    """Those of all models, and of whoever is asked for their grades."""
+class ServerWatch:
+    """The troubles of all models, and of the servers that are asked for their grades."""
 
-    def __init__(
-        self, lanes: Sequence[Lane], departures: Departures, grading: Grading, note: Callable[[Event], None]
-    ) -> None:
-        self._lanes, self._departures, self._grading, self._note = lanes, departures, grading, note
-        self._each = [Troubles(lane.name) for lane in lanes]
-        self._told_of_grading = 0
-        self.aside = [0] * len(lanes)
-        """Requests of each model that fail again and again while others are answered."""
-        self.stuck: Collection[int] = ()
-        """Models of which nothing came when this was told last."""
+    def __init__(self, lanes: Sequence[Lane], departures: Departures, grading: Grading) -> None:
+        self._lanes, self._departures, self._grading = lanes, departures, grading
+        self._troubles = [Troubles(lane.name) for lane in lanes]
+        self._grading_notices = 0
+        """Notices of the grader that were told."""
 
-    def tell(self) -> None:
-        """Note what is new."""
+    def news(self) -> Iterator[Event]:
+        """What is new since this was called last."""
         now = time.monotonic()
-        for model, (lane, troubles) in enumerate(zip(self._lanes, self._each, strict=True)):
-            stats = lane.endpoint.stats
-            self.aside[model] = stats.aside
-            news = list(troubles.noticed(stats, self._departures.answers[model], now))
-            for event in () if self._departures.gone(model) else news:  # else nobody waits for its servers any more
-                self._note(event)
-        self.stuck = {model for model, troubles in enumerate(self._each) if troubles.stuck}
-        for notice in self._grading.notices[self._told_of_grading :]:
-            self._note(ServersNoticed("", notice.kind, notice.text))
-            self._told_of_grading += 1
+        for model, (lane, troubles) in enumerate(zip(self._lanes, self._troubles, strict=True)):
+            news = list(troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now))
+            if not self._departures.is_gone(model):  # else nobody waits for its servers any more
+                yield from news
+        for notice in self._grading.notices[self._grading_notices :]:
+            yield ServersNoticed("", notice.kind, notice.text)
+            self._grading_notices += 1
+
+    @property
+    def failing_requests(self) -> list[int]:
+        """Requests of each model that fail again and again while others are answered."""
+        return [lane.endpoint.stats.aside for lane in self._lanes]
+
+    def hopeless(self, seconds: float) -> Collection[int]:
+        """Models of which nothing comes now, and whose oldest request is not older than so many seconds."""
+        each = enumerate(zip(self._lanes, self._troubles, strict=True))
+        return {model for model, (lane, one) in each if one.stuck and lane.endpoint.stats.oldest <= seconds}

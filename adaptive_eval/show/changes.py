@@ -8,11 +8,13 @@ all of them together (Holm).
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from adaptive_eval.config.benchmarks import BenchmarkPart, Weighing, weigh_questions
 from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.evidence import Prior, estimate
 from adaptive_eval.core.result import TWO_SIDED_95
@@ -21,11 +23,13 @@ from adaptive_eval.record.restore import RunCounts
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.repeatable import PLACES
 from adaptive_eval.store import Change, TrialsImported, differences
-from scorio.moments import CountArray, FloatArray, question_moments
+from scorio.moments import CountArray, FloatArray, question_moments, relative_weights
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
 LEVEL = 0.05
+COSTS = ("tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
+FOUND = ("reworded", "same_seeds", "recorded", "with_prior", "settings", "models", "questions_changed", "verdicts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class ModelChange:
     score_a: float
     score_b: float
     difference: float
-    """Of B to A."""
+    """Score of B minus score of A."""
     lo: float
     """The lower end of its 95% interval."""
     hi: float
@@ -71,80 +75,92 @@ class PairChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """Everything that differs between two runs."""
+class RunSide:
+    """One of two runs: what it alone has, and what it has used."""
 
-    run_a: str
-    run_b: str
+    run: str
+    only: tuple[str, ...]
+    """Questions that the other run does not have."""
+    models_only: tuple[str, ...]
+    """Models that the other run does not have."""
+    trials: int
+    tokens: int = 0
+    gpu_seconds: float = 0.0
+    """GPU seconds of requests."""
+    server_seconds: float | None = None
+    """Time for which servers were held; None if unknown."""
+    server_gpu_seconds: float | None = None
+
+    @classmethod
+    def of(cls, view: RunView, other: RunView) -> Self:
+        """One run beside the other."""
+        there = {one.id for one in other.questions}
+        used = () if view.results is None else [getattr(view.results.cost, name) for name in COSTS]
+        return cls(
+            view.name,
+            tuple(one.id for one in view.questions if one.id not in there),
+            tuple(name for name in view.models if name not in other.models),
+            sum(one.trials for one in view.traffic),
+            *used,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunDiff:
+    """Differences between two runs of the same questions."""
+
+    a: RunSide
+    b: RunSide
     questions: int
-    """That both runs have; the means are over these."""
-    only_a: tuple[str, ...]
-    """Questions of one run alone."""
-    only_b: tuple[str, ...]
-    models_only_a: tuple[str, ...]
-    """Models of one run alone."""
-    models_only_b: tuple[str, ...]
+    """Number of questions that both runs have; all means are over these."""
     reworded: tuple[str, ...]
-    """Questions of one id whose prompt or answer is not the same."""
+    """Questions of one id with another prompt or answer."""
     same_seeds: tuple[str, ...]
     """Models whose trials had the same seeds in both runs: equal answers are then no news."""
     recorded: tuple[str, ...]
-    """Models that one of the runs has not asked: its outcomes of them are those of an earlier run."""
+    """Models that one of the runs did not ask: its outcomes of them are those of an earlier run."""
     with_prior: tuple[str, ...]
-    """Runs in whose scores outcomes of an earlier run count: where that is the other one, both share them."""
+    """Runs with outcomes of an earlier run in their scores: if that is the other run, both share them."""
     settings: tuple[Change, ...]
     models: tuple[ModelChange, ...]
     questions_changed: tuple[QuestionChange, ...]
     verdicts: tuple[PairChange, ...]
-    trials_a: int
-    trials_b: int
-    tokens_a: int
-    tokens_b: int
-    gpu_seconds_a: float = 0.0
-    """Of requests."""
-    gpu_seconds_b: float = 0.0
-    server_seconds_a: float | None = None
-    """For which servers were held; None where that is unknown."""
-    server_seconds_b: float | None = None
-    server_gpu_seconds_a: float | None = None
-    server_gpu_seconds_b: float | None = None
-    drawn: bool = False
+    drawn: bool
     """Questions were drawn at random: each model is compared on those that it was asked in both runs."""
 
+    def as_plain(self) -> dict[str, object]:
+        """The differences by name, as `compare --format json` writes them: `run_a`, `run_b` ..."""
+        plain = {**self._both_sides("run"), "questions": self.questions, **self._both_sides("only", "models_only")}
+        plain |= {name: getattr(self, name) for name in FOUND}
+        plain["settings"] = [change._asdict() for change in self.settings]
+        return plain | self._both_sides("trials", *COSTS) | {"drawn": self.drawn}
 
-def changes_between(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Changes:
-    """What differs from run A to run B."""
-    keys_a, keys_b = [one.id for one in a.questions], [one.id for one in b.questions]
-    common = [key for key in keys_a if key in set(keys_b)]
+    def _both_sides(self, *names: str) -> dict[str, object]:
+        sides = ("a", self.a), ("b", self.b)
+        return {f"{name}_{key}": getattr(side, name) for name in names for key, side in sides}
+
+
+def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> RunDiff:
+    """Compare run B with run A."""
+    there = {one.id for one in b.questions}
+    common = [one.id for one in a.questions if one.id in there]
     recorded = counts_a.recorded | counts_b.recorded
-    names = [name for name in a.models if name in b.models and name not in recorded]
+    both = [name for name in a.models if name in b.models]
+    names = [name for name in both if name not in recorded]
     cells_a, cells_b = counts_a.of(names, common), counts_b.of(names, common)
-    return Changes(
-        run_a=a.name,
-        run_b=b.name,
+    return RunDiff(
+        a=RunSide.of(a, b),
+        b=RunSide.of(b, a),
         questions=len(common),
-        only_a=tuple(key for key in keys_a if key not in set(keys_b)),
-        only_b=tuple(key for key in keys_b if key not in set(keys_a)),
-        models_only_a=tuple(name for name in a.models if name not in b.models),
-        models_only_b=tuple(name for name in b.models if name not in a.models),
         reworded=_reworded(a, b, common),
         same_seeds=tuple(_same_seeds(a, b, names)),
-        recorded=tuple(name for name in a.models if name in b.models and name in recorded),
+        recorded=tuple(name for name in both if name in recorded),
         with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
         settings=tuple(_settings(a, b)),
-        models=tuple(sorted(_models(a, cells_a, b, cells_b), key=_surest_first)),
-        questions_changed=tuple(_questions(cells_a, cells_b, np.array(a.weights))),
+        # by z, which still tells apart what p no longer can
+        models=tuple(sorted(_models(a, cells_a, b, cells_b), key=lambda one: (-abs(one.z), -abs(one.difference)))),
+        questions_changed=tuple(_changed_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdicts(a, b)),
-        trials_a=sum(one.trials for one in a.traffic),
-        trials_b=sum(one.trials for one in b.traffic),
-        tokens_a=0 if a.results is None else a.results.cost.tokens,
-        tokens_b=0 if b.results is None else b.results.cost.tokens,
-        gpu_seconds_a=0.0 if a.results is None else a.results.cost.gpu_seconds,
-        gpu_seconds_b=0.0 if b.results is None else b.results.cost.gpu_seconds,
-        server_seconds_a=None if a.results is None else a.results.cost.server_seconds,
-        server_seconds_b=None if b.results is None else b.results.cost.server_seconds,
-        server_gpu_seconds_a=None if a.results is None else a.results.cost.server_gpu_seconds,
-        server_gpu_seconds_b=None if b.results is None else b.results.cost.server_gpu_seconds,
         drawn=a.draws_questions or b.draws_questions,
     )
 
@@ -159,7 +175,7 @@ def _settings(a: RunView, b: RunView) -> Iterator[Change]:
 
     A model's configuration is complete: what changed for the whole run has changed in each, and is told once.
     """
-    (rest_a, models_a), (rest_b, models_b) = _parts(a.configuration), _parts(b.configuration)
+    (rest_a, models_a), (rest_b, models_b) = _split(a.configuration), _split(b.configuration)
     shared = list(differences(rest_a, rest_b))
     yield from shared
     for name in (name for name in models_a if name in models_b):
@@ -167,24 +183,24 @@ def _settings(a: RunView, b: RunView) -> Iterator[Change]:
         yield from (change._replace(path=f"models.{name}.{change.path}") for change in own)
 
 
-def _parts(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Mapping[str, object]]]:
-    """What holds for the whole run, and the models by name."""
+def _split(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Mapping[str, object]]]:
+    """The settings of the whole run, and the models by name."""
     models = configuration["models"]
     assert isinstance(models, list)
     rest = {key: value for key, value in configuration.items() if key not in (*PLACES, "models", "name")}
-    return rest, {one["name"]: _without_address(one) if one.get("recorded") else one for one in models}
+    return rest, {one["name"]: _drop_address(one) if one.get("recorded") else one for one in models}
 
 
-def _without_address(model: Mapping[str, object]) -> Mapping[str, object]:
-    """A recorded model is never asked: the address that stands in its configuration is nobody's."""
+def _drop_address(model: Mapping[str, object]) -> Mapping[str, object]:
+    """The settings of a recorded model, which is never asked, without its address."""
     return {key: value for key, value in model.items() if key != "base_url"}
 
 
 def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
     if any(event.kind == TrialsImported.KIND for view in (a, b) for event in view.events):
         return  # sampled elsewhere
-    (in_a, models_a), (in_b, models_b) = _parts(a.configuration), _parts(b.configuration)
-    if (in_a["seed"], in_a["seeds"]) != (in_b["seed"], in_b["seeds"]):
+    (in_a, models_a), (in_b, models_b) = _split(a.configuration), _split(b.configuration)
+    if (in_a["seed"], in_a["trial_seeds"]) != (in_b["seed"], in_b["trial_seeds"]):
         return
     for name in names:
         if all(models_a[name][key] == models_b[name][key] for key in ("model", "sampling", "prompt", "api")):
@@ -194,8 +210,12 @@ def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
 def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:
     rank_a, rank_b = _ranks(a), _ranks(b)
     cells_a, cells_b = counts_a.cells, counts_b.cells
+    listed = b.configuration.get("benchmarks") or ()
+    assert isinstance(listed, list | tuple)
+    parts = [BenchmarkPart(name=one["name"], weight=one["weight"]) for one in listed]
+    weighing = weigh_questions(parts, tuple(counts_a.roster.questions)) if len(counts_a.roster.questions) else None
     for model, name in enumerate(counts_a.roster.models):
-        compared = _compared(cells_a[model], a, cells_b[model], b)
+        compared = _both_scores(cells_a[model], a, cells_b[model], b, weighing)
         if compared is None:
             continue
         score_a, score_b, sigma = compared
@@ -217,23 +237,21 @@ def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
         )
 
 
-def _compared(cells_a: CountArray, a: RunView, cells_b: CountArray, b: RunView) -> tuple[float, float, float] | None:
-    """Both scores of a model with counts (M, K) in both runs, and the standard error of their difference; None where a
-    question has no trial, so that there is no score on all of them. Of questions that were drawn at random those that
-    were asked in both runs stand for all."""
+def _both_scores(
+    cells_a: CountArray, a: RunView, cells_b: CountArray, b: RunView, weighing: Weighing | None
+) -> tuple[float, float, float] | None:
+    """Both scores of a model with counts (M, K), and the standard error of their difference; None if a question has no
+    trial. With drawn questions those stand for all that were asked in both runs."""
     if a.draws_questions or b.draws_questions:
-        return _compared_on_both(cells_a, cells_b, np.array(a.weights, dtype=float))
+        return _drawn_scores(cells_a, cells_b, np.array(a.weights, dtype=float))
     if not cells_a.sum(axis=-1).all() or not cells_b.sum(axis=-1).all():
         return None
-    (score_a, var_a), (score_b, var_b) = _score(cells_a, a), _score(cells_b, b)
+    (score_a, var_a), (score_b, var_b) = _score(cells_a, a, weighing), _score(cells_b, b, weighing)
     return score_a, score_b, float(compare(score_b, var_b, score_a, var_a).sigma)
 
 
-def _compared_on_both(
-    cells_a: CountArray, cells_b: CountArray, weights: FloatArray
-) -> tuple[float, float, float] | None:
-    """The scores of a model in both runs on the questions that have trials in both; None where these are fewer than
-    two."""
+def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray) -> tuple[float, float, float] | None:
+    """The same on the questions with trials in both runs; None if these are fewer than two."""
     cells = np.stack([cells_b, cells_a])
     shares = cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
     both = cells.any(axis=-1).all(axis=0)
@@ -245,18 +263,14 @@ def _compared_on_both(
     return score_a, score_b, float(np.sqrt(paired.found.var[0]))
 
 
-def _surest_first(one: ModelChange) -> tuple[float, float]:
-    """By z, which still tells apart what p no longer can."""
-    return -abs(one.z), -abs(one.difference)
-
-
-def _score(cells: CountArray, view: RunView) -> tuple[float, float]:
+def _score(cells: CountArray, view: RunView, weighing: Weighing | None) -> tuple[float, float]:
     """Score and variance of one model with counts (M, K), under the prior of its run."""
     stopping = view.configuration["stopping"]
     assert isinstance(stopping, dict)
     prior: Prior = "uniform" if stopping["prior"] == "uniform" else "self"
     weights = np.array(view.weights, dtype=float)
-    found = estimate(cells[None], weights, prior, np.array(cells.sum(axis=-1))[None])
+    g, groups = (None, None) if weighing is None else (relative_weights(weighing[0]), weighing[1])
+    found = estimate(cells[None], weights, prior, np.array(cells.sum(axis=-1))[None], g=g, groups=groups)
     return float(found.score[0]), float(found.var[0])
 
 
@@ -264,8 +278,8 @@ def _ranks(view: RunView) -> dict[str, int]:
     return {} if view.results is None else {row.name: row.rank for row in view.results.models}
 
 
-def _questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.float64]) -> Iterator[QuestionChange]:
-    """What has changed beyond chance, the surest first."""
+def _changed_questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.float64]) -> Iterator[QuestionChange]:
+    """Significant changes of questions, the surest first."""
     names, keys = tuple(counts_a.roster.models), tuple(counts_a.roster.questions)
     if not names or not keys:
         return

@@ -1,47 +1,46 @@
-"""What changed between two runs, as Markdown that reads well on a terminal."""
+"""Differences of two runs as Markdown that reads well on a terminal."""
 
 from collections.abc import Iterator, Sequence
 
-from adaptive_eval.record.lines import duration, several
+from adaptive_eval.record.lines import duration, first_few, several
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.show.changes import Changes, ModelChange
+from adaptive_eval.show.changes import ModelChange, RunDiff
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
 SURE = 0.05
 
 
-def changes_markdown(found: Changes, weights: Sequence[float]) -> str:
+def changes_markdown(found: RunDiff, weights: Sequence[float]) -> str:
     """The whole comparison; `weights` are those of the rubric."""
     scale = Scale.of(weights)
-    parts = [f"# {markdown_cell(found.run_a)} → {markdown_cell(found.run_b)}", _headline(found), *_models(found, scale)]
-    parts += [*_verdicts(found), *_questions(found, scale), *_notes(found), *_settings(found)]
+    parts = [f"# {markdown_cell(found.a.run)} → {markdown_cell(found.b.run)}", _headline(found), *_models(found, scale)]
+    parts += [*_verdicts(found), *_questions(found, scale), *_caveats(found), *_settings(found)]
     return "\n\n".join(parts) + "\n"
 
 
-def _headline(found: Changes) -> str:
+def _headline(found: RunDiff) -> str:
     sure = [one for one in found.models if one.p < SURE]
     told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {SURE:g} each)"
     each = ", each by those that it was asked in both" if found.drawn else ""
     return f"{told} on the {found.questions} questions that both runs have{each}; {', '.join(_cost(found))}."
 
 
-def _cost(found: Changes) -> Iterator[str]:
-    """What both have used, as far as it is known of both."""
-    yield f"trials {count(found.trials_a)} → {count(found.trials_b)}"
-    if found.tokens_a or found.tokens_b:
-        yield f"tokens {count(found.tokens_a)} → {count(found.tokens_b)}"
-    if found.gpu_seconds_a or found.gpu_seconds_b:
-        yield f"GPU time of requests {duration(found.gpu_seconds_a)} → {duration(found.gpu_seconds_b)}"
-    for what, before, after in (
-        ("servers held for", found.server_seconds_a, found.server_seconds_b),
-        ("GPUs held for", found.server_gpu_seconds_a, found.server_gpu_seconds_b),
+def _cost(found: RunDiff) -> Iterator[str]:
+    """Trials and costs of both runs, as far as they are known of both."""
+    a, b = found.a, found.b
+    yield f"trials {count(a.trials)} → {count(b.trials)}"
+    for what, before, after, shown in (
+        ("tokens", a.tokens, b.tokens, count),
+        ("GPU time of requests", a.gpu_seconds, b.gpu_seconds, duration),
+        ("servers held for", a.server_seconds, b.server_seconds, duration),
+        ("GPUs held for", a.server_gpu_seconds, b.server_gpu_seconds, duration),
     ):
         if before is not None and after is not None and (before or after):
-            yield f"{what} {duration(before)} → {duration(after)}"
+            yield f"{what} {shown(before)} → {shown(after)}"
 
 
-def _models(found: Changes, scale: Scale) -> Iterator[str]:
+def _models(found: RunDiff, scale: Scale) -> Iterator[str]:
     if found.models:
         head = ["model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials"]
         yield markdown_table(head, (_model(one, scale) for one in found.models))
@@ -66,7 +65,7 @@ def _signed(scale: Scale, value: float) -> str:
     return f"{'+' if value > 0 else ''}{scale.width(value)}"
 
 
-def _verdicts(found: Changes) -> Iterator[str]:
+def _verdicts(found: RunDiff) -> Iterator[str]:
     if found.verdicts:
         yield "## Comparisons that are decided differently"
         rows = (
@@ -82,7 +81,7 @@ def _verdicts(found: Changes) -> Iterator[str]:
         yield markdown_table(["comparison", "before", "after"], rows, left=3)
 
 
-def _questions(found: Changes, scale: Scale) -> Iterator[str]:
+def _questions(found: RunDiff, scale: Scale) -> Iterator[str]:
     if found.questions_changed:
         yield "## Questions that have changed by more than chance, all questions and models considered"
         rows = (
@@ -100,12 +99,12 @@ def _questions(found: Changes, scale: Scale) -> Iterator[str]:
             yield f"and {more} more"
 
 
-def _notes(found: Changes) -> Iterator[str]:
+def _caveats(found: RunDiff) -> Iterator[str]:
     only = [
-        ("question", "of the first run alone", found.only_a),
-        ("question", "of the second run alone", found.only_b),
-        ("model", "of the first run alone", found.models_only_a),
-        ("model", "of the second run alone", found.models_only_b),
+        ("question", "of the first run alone", found.a.only),
+        ("question", "of the second run alone", found.b.only),
+        ("model", "of the first run alone", found.a.models_only),
+        ("model", "of the second run alone", found.b.models_only),
         ("question", "with one id, but another prompt or answer", found.reworded),
     ]
     lines = [f"- {several(len(names), what)} {why}: {_named(names)}" for what, why, names in only if names]
@@ -130,11 +129,10 @@ def _notes(found: Changes) -> Iterator[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(markdown_cell, names[:SHOWN])) + more
+    return first_few(list(map(markdown_cell, names)), SHOWN)
 
 
-def _settings(found: Changes) -> Iterator[str]:
+def _settings(found: RunDiff) -> Iterator[str]:
     if found.settings:
         yield "## Settings that differ"
         lines = [f"- {markdown_cell(str(change))}" for change in found.settings[:SHOWN]]

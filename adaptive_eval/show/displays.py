@@ -1,19 +1,16 @@
-"""What a display is, and which one a run is shown on."""
+"""Displays, and the choice among them for a run."""
 
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, Protocol, TextIO
+from typing import Literal, Protocol, TextIO, cast
 
-from adaptive_eval.core.types import Look
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
-from adaptive_eval.store import Event
 
 
 class Display(Watcher, Protocol):
@@ -21,7 +18,6 @@ class Display(Watcher, Protocol):
 
     def ended(self, ended: Ended, command: str) -> None:
         """Say how the run ended, and what continues it; after `closed`, and only if no error ended it."""
-        ...
 
 
 class DispensableDisplay:
@@ -30,29 +26,14 @@ class DispensableDisplay:
     def __init__(self, display: Display) -> None:
         self._display = display
 
-    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        with self._or_nothing():
-            self._display.opened(name, models, take)
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """The method of `Display` of this name, for as long as the display works."""
 
-    def looked(self, looks: Sequence[Look]) -> None:
-        with self._or_nothing():
-            self._display.looked(looks)
+        def show(*given: object) -> None:
+            with self._or_nothing():
+                getattr(self._display, name)(*given)
 
-    def happened(self, event: Event) -> None:
-        with self._or_nothing():
-            self._display.happened(event)
-
-    def stopping(self, in_flight: int) -> None:
-        with self._or_nothing():
-            self._display.stopping(in_flight)
-
-    def closed(self) -> None:
-        with self._or_nothing():
-            self._display.closed()
-
-    def ended(self, ended: Ended, command: str) -> None:
-        with self._or_nothing():
-            self._display.ended(ended, command)
+        return show
 
     @contextmanager
     def _or_nothing(self) -> Iterator[None]:
@@ -68,7 +49,7 @@ class DispensableDisplay:
 
 
 def _discard(stream: TextIO) -> None:
-    """Send what is still written, and what waits to be written at the end of the program, nowhere."""
+    """Redirect a stream to nowhere, with what it still has to write."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     with suppress(OSError, ValueError):  # a stream that is no file, as in a test
         os.dup2(nowhere, stream.fileno())
@@ -83,7 +64,7 @@ def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
     """The display of this kind; by default the live view on a terminal, else plain lines."""
     if kind is None:
         kind = "rich" if sys.stdout.isatty() else "plain"
-    return DispensableDisplay(_display(kind, weights))
+    return cast(Display, DispensableDisplay(_display(kind, weights)))
 
 
 def _display(kind: DisplayKind, weights: Sequence[float]) -> Display:

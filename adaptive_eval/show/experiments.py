@@ -1,4 +1,4 @@
-"""What a study has found, on the terminal and as files: CSV, JSON, and figures where matplotlib is there."""
+"""Findings of a study on the terminal and as files: CSV, JSON, and figures if matplotlib is installed."""
 
 import csv
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def write_experiment(experiment: Experiment, folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
     for table in experiment.tables:
-        yield _written(folder / f"{table.name}.csv", _as_csv(table).encode("utf-8", "replace"))
+        yield _written(folder / f"{table.name}.csv", _csv_text(table).encode("utf-8", "replace"))
     found = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "figures"}
     data = {"format": FORMAT, "study": found}
     yield _written(folder / f"{experiment.name}.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
@@ -88,7 +88,7 @@ def _written(path: Path, data: bytes) -> Path:
     return path
 
 
-def _as_csv(table: DataTable) -> str:
+def _csv_text(table: DataTable) -> str:
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)

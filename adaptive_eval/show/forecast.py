@@ -7,10 +7,10 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.record.lines import duration, safe_line, safe_name
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import draws_questions
-from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
+from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME, pair_names
 from adaptive_eval.show.text import amount, count, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, Undecided
@@ -25,9 +25,6 @@ ROWS = {
     "out_of_reach": "out of reach",
     "covered": "95% intervals that hold the truth",
     "tau_b": "Kendall's tau-b with the truth",
-    "minutes": "simulated minutes",
-    "busy": "busy slots of the slowest open model",
-    "swaps": "swaps of models on one server",
 }
 
 
@@ -66,7 +63,7 @@ Written = Callable[[float], str]
 
 
 def dollars(value: float) -> str:
-    """At least two figures: the runs of small models cost less than a cent."""
+    """Dollars with at least two figures: runs of small models cost less than a cent."""
     return f"${amount(value, [value])}" if value < 1000.0 else f"${count(value)}"
 
 
@@ -104,7 +101,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     for place, sentence in enumerate(forecast.basis):
         yield f"{'basis' if place == 0 else '':<9} {safe_line(sentence, LONGEST)}"
     yield ""
-    yield from _scores(forecast, scale)
+    yield from _score_lines(forecast, scale)
     yield ""
     if forecast.capped is None:
         yield from _outlook("to the end", forecast.need, forecast)
@@ -112,19 +109,19 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield from _outlook("without a cap", forecast.need, forecast)
         yield ""
         yield from _outlook("within the budget", forecast.capped, forecast)
-    yield from _parts(forecast)
-    yield from _beside_as_many(forecast)
-    yield from _beside_fixed(forecast)
-    yield from _spent(forecast)
+    yield from _part_costs(forecast)
+    yield from _smallest_fixed_design(forecast)
+    yield from _time_line(forecast)
+    yield from _remaining_costs(forecast)
     yield ""
-    yield from _paces(forecast)
+    yield from _pace_table(forecast)
     yield from _table(forecast)
     yield from _undecided(forecast, scale)
     yield from _limits(forecast, scale)
 
 
-def _scores(forecast: Forecast, scale: Scale) -> Iterator[str]:
-    """What the models' true scores may be, where more is known of them than of models in general."""
+def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    """True scores of the models, if a pilot says more of them than is known of models in general."""
     if len(forecast.models) > 1:
         gap = forecast.gap
         interval = scale.interval(gap.low, gap.high)
@@ -156,8 +153,8 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
     yield f"  objective reached with a chance of {outlook.reached:.0%}" + (f" ({', '.join(others)})" if others else "")
 
 
-def _parts(forecast: Forecast) -> Iterator[str]:
-    """What of it is for answers that come first, and for grades."""
+def _part_costs(forecast: Forecast) -> Iterator[str]:
+    """Costs of answers that come first, and of grades."""
     parts = {"greedy answers": forecast.greedy, "the opponent": forecast.opponent, "grades": forecast.grading}
     for title, part in parts.items():
         told = []
@@ -175,8 +172,7 @@ def _fixed(forecast: Forecast, name: str, written: Written) -> str:
     return "" if value is None else written(value)
 
 
-def _beside_as_many(forecast: Forecast) -> Iterator[str]:
-    """The run beside the smallest fixed design that calls as many pairs."""
+def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     found = forecast.as_many
     if found is None:
         return
@@ -190,27 +186,26 @@ def _beside_as_many(forecast: Forecast) -> Iterator[str]:
         )
 
 
-def _beside_fixed(forecast: Forecast) -> Iterator[str]:
-    """What these figures are, and whether the run takes longer than a fixed design."""
+def _time_line(forecast: Forecast) -> Iterator[str]:
+    """The meaning of these figures, and the time beside a fixed design."""
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
     if forecast.times_as_long is not None:
-        yield f"  {in_time(forecast.times_as_long, _quicker(forecast))}"
+        yield f"  {in_time(forecast.times_as_long, _quickest_pace(forecast))}"
     elif forecast.spent is None:
         unknown = "how long it takes beside the fixed design is not known"
         yield f"  {unknown}: give a pilot with times, or sampling.max_tokens"
 
 
 def in_time(times: float, quicker: str) -> str:
-    """How long a run takes beside a fixed number of trials, in words; `quicker` is what may be done about it."""
+    """The time of a run beside a fixed number of trials, in words; `quicker` says how to shorten it."""
     told = f"it is expected to take {times:.1f} times as long as the fixed design"
     return f"{told}, whose servers are always full; {quicker}" if times > LONGER else told
 
 
-def _quicker(forecast: Forecast) -> str:
-    """At which pace the run would take the least time."""
+def _quickest_pace(forecast: Forecast) -> str:
     if draws_questions(forecast.decisions):
         return "larger blocks (trials.draw) take less, and more trials"
-    taken, timed = _favour(forecast), [pace for pace in forecast.paces if pace.seconds is not None]
+    taken, timed = _pace(forecast), [pace for pace in forecast.paces if pace.seconds is not None]
     if not timed:
         return "trials.favour: time keeps its servers full"
     soonest = min(timed, key=lambda pace: pace.seconds or 0.0)
@@ -220,8 +215,7 @@ def _quicker(forecast: Forecast) -> str:
     return f"trials.favour: {soonest.favour} takes {took} and {count(soonest.trials)} trials"
 
 
-def _spent(forecast: Forecast) -> Iterator[str]:
-    """What is there already, and what is to come."""
+def _remaining_costs(forecast: Forecast) -> Iterator[str]:
     spent = forecast.spent
     if spent is None:
         return
@@ -237,12 +231,15 @@ def _spent(forecast: Forecast) -> Iterator[str]:
     yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
 
 
-def _paces(forecast: Forecast) -> Iterator[str]:
-    """What each pace would cost, and which one is taken."""
+def _pace_table(forecast: Forecast) -> Iterator[str]:
     if not forecast.paces:
         return
-    taken = _favour(forecast)
-    columns = [(name, label, written) for name, (label, written) in PACES.items() if _known(forecast, name)]
+    taken = _pace(forecast)
+    columns = [
+        (name, label, written)
+        for name, (label, written) in PACES.items()
+        if all(getattr(pace, name) is not None for pace in forecast.paces)
+    ]
     yield "without a cap, by what `trials.favour` may say (medians, by what a few worlds say)"
     yield f"  {'':<10}" + "".join(f"  {label:>12}" for _, label, _ in columns)
     for pace in forecast.paces:
@@ -253,19 +250,14 @@ def _paces(forecast: Forecast) -> Iterator[str]:
     yield ""
 
 
-def _favour(forecast: Forecast) -> object:
-    """The pace of the run."""
+def _pace(forecast: Forecast) -> object:
     trials = forecast.decisions.get("trials")
     return trials.get("favour") if isinstance(trials, Mapping) else None
 
 
-def _known(forecast: Forecast, name: str) -> bool:
-    return all(getattr(pace, name) is not None for pace in forecast.paces)
-
-
 def _table(forecast: Forecast) -> Iterator[str]:
     """Chance to reach the objective, and the share of comparisons that are decided."""
-    labels = [_budget(cell.budget) for cell in forecast.table]
+    labels = [", ".join(CAPS[name](value) for name, value in cell.budget.items()) for cell in forecast.table]
     width = max(map(len, labels))
     few = f"{forecast.table_worlds} of the {forecast.worlds} worlds"
     yield f"with other budgets, and with another confidence at the budget of this one, in {few}"
@@ -276,26 +268,14 @@ def _table(forecast: Forecast) -> Iterator[str]:
         yield f"  {f'x {cell.factor:g}':<6}  {label:<{width}}  {cell.confidence:>10g}  {shares}"
 
 
-def _budget(caps: Mapping[str, float]) -> str:
-    return ", ".join(CAPS[name](value) for name, value in caps.items())
-
-
 def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
     if not forecast.undecided or forecast.pilot is None:  # without a pilot one model is like another
         return
     yield ""
     yield "likeliest to stay undecided"
     for pair in forecast.undecided[:SHOWN_PAIRS]:
-        yield f"  {_pair(pair)}: {pair.chance:.0%}{_apart(pair, scale)}{_needed(forecast, pair)}"
-
-
-def _pair(pair: Undecided) -> str:
-    better = safe_name(pair.better, WIDEST_NAME)
-    return better if pair.worse is None else f"{better} and {safe_name(pair.worse, WIDEST_NAME)}"
-
-
-def _apart(pair: Undecided, scale: Scale) -> str:
-    return "" if pair.gap is None else f", then {scale.score(pair.gap)} apart"
+        apart = "" if pair.gap is None else f", then {scale.score(pair.gap)} apart"
+        yield f"  {pair_names(pair.better, pair.worse)}: {pair.chance:.0%}{apart}{_needed(forecast, pair)}"
 
 
 def _needed(forecast: Forecast, pair: Undecided) -> str:

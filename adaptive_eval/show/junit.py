@@ -1,4 +1,4 @@
-"""What a gate says as JUnit XML, which continuous integration shows beside the tests: a test case for each model."""
+"""Gate outcomes as JUnit XML, which continuous integration shows beside the tests: a test case for each model."""
 
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -43,7 +43,7 @@ def _cases(view: RunView) -> Iterator[Element]:
         yield _case(view.name, GateRow("every model", "the baseline", UNDECIDED, NO_LOOK), "")
         return
     for row in view.results.gate:
-        yield _case(view.name, row, _figures(view.results, row))
+        yield _case(view.name, row, _score_text(view.results, row))
 
 
 def _case(run: str, row: GateRow, figures: str) -> Element:
@@ -58,8 +58,7 @@ def _case(run: str, row: GateRow, figures: str) -> Element:
     return case
 
 
-def _figures(results: Results, row: GateRow) -> str:
-    """The scores of both, and the numbers of their comparison."""
+def _score_text(results: Results, row: GateRow) -> str:
     scale, rows = Scale.of(results.weights), {one.name: one for one in results.models}
     scores = [
         f"{safe_line(name)}: {scale.score(rows[name].score)} ({scale.interval(rows[name].lo, rows[name].hi)})"

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from adaptive_eval.record.labelled import LEAST, LabelledModel, LabelledRun
 from adaptive_eval.record.lines import several
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.scale import WIDTH_95, Scale
 from adaptive_eval.show.text import count, markdown_cell, markdown_table
 
 MOST_PAIRS = 66
 
 
 def label_sections(found: LabelledRun) -> Iterator[str]:
-    """What was found, table by table."""
+    """Markdown tables of labels, grades and corrected scores."""
     if found.problem is not None:
         yield f"There are labels, which say nothing here: {markdown_cell(found.problem, 500)}"
         return
@@ -65,18 +65,14 @@ def _rows(found: LabelledRun, scale: Scale) -> Iterator[list[str]]:
             count(one.disagreeing),
             f"{scale.score(one.score)} ± {scale.width(one.sigma)}",
             "-" if mu is None else f"{scale.score(mu)} ± {scale.width(sigma)}",
-            "-" if mu is None or sigma is None else _interval(mu, sigma, scale),
+            "-" if mu is None or sigma is None else scale.interval(mu - WIDTH_95 * sigma, mu + WIDTH_95 * sigma),
             str(ranks.get(one.name, "-")),
             str(place),
         ]
 
 
-def _interval(mu: float, sigma: float, scale: Scale) -> str:
-    return scale.interval(mu - 1.959964 * sigma, mu + 1.959964 * sigma)
-
-
 def _ranks(models: tuple[LabelledModel, ...]) -> dict[str, int]:
-    """Only where all are corrected: a corrected score is not to be ranked among others."""
+    """Ranks by corrected scores; empty unless all models are corrected."""
     known = [(one.corrected, one.name) for one in models if one.corrected is not None]
     if len(known) < len(models):
         return {}

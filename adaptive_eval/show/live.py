@@ -16,16 +16,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
-from adaptive_eval.show.batches import pending_in_short
-from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
+from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
-from adaptive_eval.show.summary import last_screen
+from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
 from adaptive_eval.show.text import FittingName, Rates, count, number_or_dash, stopping, wrapped
 from adaptive_eval.store import Event
 
@@ -45,7 +44,7 @@ STYLES = {
 CAP_NAMES = {"trials": "trials", "tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU time", "wall_seconds": "time"}
 
 
-class LiveDisplay:
+class LiveDisplay(IdleWatcher):
     """Draws the status until the run ends, then prints the summary."""
 
     def __init__(self, scale: Scale, console: Console | None = None, *, questions: bool = False) -> None:
@@ -66,9 +65,6 @@ class LiveDisplay:
         )
         self._live.start()
         self._tick()
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
 
     def happened(self, event: Event) -> None:
         if (told := sentence(event)) is not None:
@@ -117,7 +113,7 @@ class LiveDisplay:
         return Group(*parts)
 
     def _below(self, status: Status) -> Iterator[RenderableType | None]:
-        """What stands below the ranking, whatever room that takes."""
+        """Lines below the ranking, whatever room they take."""
         yield budgets(status.caps) if status.caps else None
         yield traffic(status, self._rates)
         yield sites_table(status, self._site_rates) if any_site_left(status) else None
@@ -129,7 +125,7 @@ class LiveDisplay:
 
 
 def title_line(name: str, status: Status, eta: float | None) -> Text:
-    """What runs, since when, and for how long still."""
+    """The run's name, look, elapsed time and time left."""
     left = "" if eta is None else f" · about {duration(eta)} left"
     return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
 
@@ -170,7 +166,7 @@ def _cells(row: StandingRow, scale: Scale) -> tuple[RenderableType, ...]:
 
 
 def comparisons(status: Status) -> Text:
-    """How many comparisons have which verdict."""
+    """Number of comparisons by verdict."""
     line = Text()
     for verdict, style in STYLES.items():
         if number_of := status.verdicts[verdict]:
@@ -190,7 +186,7 @@ def budgets(caps: Sequence[Cap]) -> RenderableType:
 
 
 def traffic(status: Status, rates: Rates) -> Text:
-    """What the servers do."""
+    """Requests, rates and failures in a line."""
     now = status.traffic
     parts = [f"{count(status.trials)} trials"]
     parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
@@ -212,7 +208,7 @@ def traffic(status: Status, rates: Rates) -> Text:
 
 
 def detail(known: Detail, scale: Scale, *, looked: bool, shown: int) -> RenderableType:
-    """What is known of the questions of two models, the least known first, and how much of it no look has used."""
+    """The least known questions of two models, with the trials that no look has used."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     whose = "closest open comparison, its least known questions" if looked else "questions so far"
     waiting = f"{count(known.not_judged)} trials " if looked else ""

@@ -5,8 +5,7 @@ import io
 import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
-from itertools import starmap
+from dataclasses import fields, replace
 
 import numpy as np
 import scipy
@@ -15,18 +14,26 @@ import yaml
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.record.finding import difference, finding, letters_tell_more, model_verdicts
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.pairing import Pairing, by_trial_in_words
-from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results
+from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, draws_questions, promise_in_short
-from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.repeatable import repeatable
-from adaptive_eval.show.summary import UNDECIDED, decided, findings, needed_in_words
+from adaptive_eval.show.summary import (
+    UNDECIDED,
+    cost_line,
+    decided,
+    findings,
+    gate_lines,
+    needed_in_words,
+    since_when,
+    where_pending,
+)
 from adaptive_eval.show.text import (
     count,
     fenced_block,
@@ -42,7 +49,7 @@ SPREAD = ("signals", "sampling")
 
 
 def ranking_csv(view: RunView) -> str:
-    """Everything in results.json about the models."""
+    """All of results.json about the models."""
     models = () if view.results is None else view.results.models
     columns = [one.name for one in fields(ModelRow) if one.name not in SPREAD]
     signals = sorted({signal for row in models for signal in row.signals})
@@ -67,11 +74,13 @@ MEANINGS = {
     "questions needed": "Questions needed: of which it would be called if nothing else changed.",
     "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
 }
+MENTIONED_MODELS = 6
+"""Models of which a comment on a pull request has a line each."""
 SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
 
 
 def summary(view: RunView) -> str:
-    """What was found and what it has cost, as plain text for a mail."""
+    """Findings and costs as plain text for a mail."""
     results = view.results
     if results is None:
         return f"{safe_line(view.name)}: no look was taken yet.\n"
@@ -81,16 +90,30 @@ def summary(view: RunView) -> str:
     return "\n".join([safe_line(view.name), "", *told, *findings(results, view.elapsed, None)]) + "\n"
 
 
+def pull_request(view: RunView) -> str:
+    """Verdict, scores and cost as a few lines of Markdown, for a comment on a pull request."""
+    results = view.results
+    if results is None:
+        return f"**{markdown_cell(view.name)}**: no look was taken yet.\n"
+    verdicts = gate_lines(results) or [finding(results)]
+    told = [f"**{markdown_cell(one, 1000)}**" for one in verdicts]
+    shown = replace(results, models=results.models[:MENTIONED_MODELS])
+    further = len(results.models) - len(shown.models)
+    more = f" {several(further, 'more model')} in the report." if further > 0 else ""
+    cost = cost_line(results, view.elapsed)
+    return "\n\n".join([*told, _ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}."]) + "\n"
+
+
 def markdown(view: RunView) -> str:
     """The whole report."""
-    parts = [f"# {markdown_cell(view.name)}", *_found(view), *_rubrics(view), *_how(view), *_repeat(view)]
+    parts = [f"# {markdown_cell(view.name)}", *_findings(view), *_regraded(view), *_how(view), *_repeat(view)]
     return "\n\n".join(parts) + "\n"
 
 
 # -- what was found --------------------------------------------------------------------------------------------------
 
 
-def _found(view: RunView) -> Iterator[str]:
+def _findings(view: RunView) -> Iterator[str]:
     results = view.results
     if results is None:
         trials = sum(map(sum, view.trials))
@@ -116,16 +139,16 @@ def _found(view: RunView) -> Iterator[str]:
         )
         yield markdown_table(["model", "batch", "since", "requests"], rows, left=3)
     yield "## Details"
-    yield _details(results)
-    yield _columns_explained(results)
+    yield _score_details(results)
+    yield _column_notes(results)
     yield from _early_end(results)
+    yield from _groups(results)
     yield from _metrics(results)
     yield from _comparisons(results)
     yield from _pairings(view.pairings)
 
 
-def _columns_explained(results: Results) -> str:
-    """What stands in the columns of the ranking and of the details."""
+def _column_notes(results: Results) -> str:
     drawn = draws_questions(results.decisions)
     told = (
         "avg@N: the average over all questions, those that were not asked too, as it is estimated from those that were."
@@ -142,7 +165,6 @@ def _columns_explained(results: Results) -> str:
 
 
 def _early_end(results: Results) -> Iterator[str]:
-    """What the corrected scores are, or why there are none."""
     if (found := results.early_end) is None:
         return
     if found.why_not is not None:
@@ -176,7 +198,6 @@ def _headline(results: Results) -> str:
 
 
 def _ranking(results: Results) -> str:
-    """Six columns: who is how good, how surely, and beside whom."""
     scale = Scale.of(results.weights)
     rows = (
         [
@@ -192,8 +213,7 @@ def _ranking(results: Results) -> str:
     return markdown_table(["tier", "model", "score", "95% interval", "trials", "verdict"], rows, left=2, last=True)
 
 
-def _details(results: Results) -> str:
-    """What else is known of the scores."""
+def _score_details(results: Results) -> str:
     scale, alike = Scale.of(results.weights), letters_tell_more(results.models)
     rows = (
         [
@@ -213,7 +233,6 @@ def _details(results: Results) -> str:
 
 
 def _metrics(results: Results) -> Iterator[str]:
-    """What else was asked for, in a column for each metric."""
     names = list(dict.fromkeys(row.metric for row in results.metrics))
     if not names:
         return
@@ -235,8 +254,29 @@ def _metric_cell(row: MetricRow, percent: Scale) -> str:
     return "-" if row.value is None else f"{percent.score(row.value)} ({percent.interval(row.lo, row.hi)})"
 
 
+def _groups(results: Results) -> Iterator[str]:
+    """Scores on parts of the questions: a table for each way to tell them apart, with a row for each model."""
+    scale = Scale.of(results.weights)
+    for by in dict.fromkeys(row.by for row in results.groups):
+        own = {(row.group, row.model): row for row in results.groups if row.by == by}
+        groups = list(dict.fromkeys(group for group, _ in own))
+        some = next(iter(own.values())).model
+        yield f"## Scores by {markdown_cell(by)}"
+        head = [f"{markdown_cell(group)} ({several(own[group, some].questions, 'question')})" for group in groups]
+        shares = ["of the score", *(f"{own[group, some].share:.0%}" for group in groups)]
+        cells = (
+            [markdown_cell(row.name), *(_group_cell(own[group, row.name], scale) for group in groups)]
+            for row in results.models
+        )
+        yield markdown_table(["model", *head], [shares, *cells])
+        yield "Each with a 95% interval on these questions. Nothing is decided by them alone."
+
+
+def _group_cell(row: GroupRow, scale: Scale) -> str:
+    return "-" if row.score is None else f"{scale.score(row.score)} ({scale.interval(row.lo, row.hi)})"
+
+
 def _pairings(pairings: Sequence[Pairing]) -> Iterator[str]:
-    """How far models that were asked with the same seeds go together."""
     if not pairings:
         return
     yield "## The same seeds"
@@ -246,18 +286,18 @@ def _pairings(pairings: Sequence[Pairing]) -> Iterator[str]:
             markdown_cell(one.worse),
             count(one.trials),
             f"{one.variance:.2f} +- {one.sigma:.2f}",
-            _what_pairing_means(one),
+            _pairing_meaning(one),
         ]
         for one in pairings
     )
     yield markdown_table(["model", "compared with", "trials of both", "variance", "what it means"], rows, left=2)
     yield (
         "Trial i of both models had the same seed. variance: that of the difference of their averages on these trials, "
-        "in that of independent models, with its standard error were they independent. " + _what_decided(pairings)
+        "in that of independent models, with its standard error were they independent. " + _pairing_basis(pairings)
     )
 
 
-def _what_decided(pairings: Sequence[Pairing]) -> str:
+def _pairing_basis(pairings: Sequence[Pairing]) -> str:
     by_trial = sum(one.by_trial for one in pairings)
     if not by_trial:
         return "Decisions, z and sigma take them for independent."
@@ -265,7 +305,7 @@ def _what_decided(pairings: Sequence[Pairing]) -> str:
     return f"{each} compared trial by trial: decisions, z and sigma are made of the differences of the same trials."
 
 
-def _what_pairing_means(one: Pairing) -> str:
+def _pairing_meaning(one: Pairing) -> str:
     if one.by_trial:
         return by_trial_in_words(one.variance)
     if not one.is_shown:
@@ -276,7 +316,6 @@ def _what_pairing_means(one: Pairing) -> str:
 
 
 def _comparisons(results: Results) -> Iterator[str]:
-    """Every comparison of the objective, with the numbers that it was decided by."""
     if results.pairs:
         yield "## Comparisons" if results.compares else "## How precise the scores are"
         head = ["comparison" if results.compares else "score", "verdict", "difference", "z now", "boundary now", "rho"]
@@ -284,7 +323,10 @@ def _comparisons(results: Results) -> Iterator[str]:
         head, rows = informative_columns(head, (_compared(results, pair) for pair in results.pairs))
         yield markdown_table(head, rows)
         yield " ".join(meaning for column, meaning in MEANINGS.items() if column in head)
-    turned = [f"- {markdown_cell(better)} over {_other(worse)}" for better, worse in results.reversals]
+    turned = [
+        f"- {markdown_cell(better)} over {'the reference' if worse is None else markdown_cell(worse)}"
+        for better, worse in results.reversals
+    ]
     if turned:
         yield "## Called before, and in the other order today"
         yield "\n".join(turned)
@@ -301,23 +343,18 @@ def _compared(results: Results, pair: PairRow) -> list[str]:
         number_or_dash(pair.z),
         number_or_dash(pair.boundary),
         number_or_dash(pair.rho, 4),
-        _called(pair),
+        _call_text(pair),
         needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
         scale.width(pair.certifiable_delta) if open_ else "",
     ]
 
 
-def _called(pair: PairRow) -> str:
-    """At which look a comparison was called, and what z was then."""
+def _call_text(pair: PairRow) -> str:
     if pair.called is None:
         return ""
     then = "" if pair.called.z is None else f", z {number_or_dash(pair.called.z)}"
     of = "" if pair.called.boundary is None else f" of {number_or_dash(pair.called.boundary)}"
     return f"look {pair.called.look}{then}{of}"
-
-
-def _other(name: str | None) -> str:
-    return "the reference" if name is None else markdown_cell(name)
 
 
 def _warnings(results: Results) -> Iterator[str]:
@@ -330,8 +367,7 @@ def _warnings(results: Results) -> Iterator[str]:
         )
 
 
-def _rubrics(view: RunView) -> Iterator[str]:
-    """How it stands under other rubrics, and beside labels."""
+def _regraded(view: RunView) -> Iterator[str]:
     if view.relabelled is not None:
         yield "## Under other rubrics"
         yield from rubric_sections(view.relabelled)
@@ -346,22 +382,21 @@ def _rubrics(view: RunView) -> Iterator[str]:
 def _how(view: RunView) -> Iterator[str]:
     words = view.words
     yield "## How"
-    said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds, _depth(view)]
+    said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds, _prior_depth(view)]
     if view.thresholds is not None:
         said.append(markdown_cell(view.thresholds))
     yield "\n".join(f"- {sentence}" for sentence in said)
-    yield from _without_prior(view)
+    yield from _prior_effect(view)
     yield f"Looks: {len(view.looks)}."
     rubric = ([markdown_cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield markdown_table(["category", "weight"], rubric)
 
 
-def _without_prior(view: RunView) -> Iterator[str]:
-    """The ranking with and without R0."""
+def _prior_effect(view: RunView) -> Iterator[str]:
     models = () if view.results is None else view.results.models
     if any(row.prior_depth for row in models):
         scale = Scale.of(view.weights)
-        yield f"With {_source_of_prior(view)} (R0), and without:"
+        yield f"With {_prior_source(view)} (R0), and without:"
         head = ["model", "D", "rank", "avg@N", "rank without R0", "avg@N without R0"]
         rows = (
             [
@@ -377,18 +412,16 @@ def _without_prior(view: RunView) -> Iterator[str]:
         yield markdown_table(head, rows)
 
 
-def _depth(view: RunView) -> str:
-    """D, the outcomes of each question that were known beforehand."""
+def _prior_depth(view: RunView) -> str:
     models = () if view.results is None else view.results.models
     depths = [f"{markdown_cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
     if not depths:
         return "Outcomes that were known beforehand (R0): none, D = 0."
-    source = _source_of_prior(view)
+    source = _prior_source(view)
     return f"{source[0].upper()}{source[1:]} count as trials (R0), D of each question: {', '.join(depths)}."
 
 
-def _source_of_prior(view: RunView) -> str:
-    """Where R0 comes from."""
+def _prior_source(view: RunView) -> str:
     section = view.configuration.get("prior_evidence")
     greedy = isinstance(section, dict) and section.get("greedy")
     return "greedy answers, which came first," if greedy else "outcomes of an earlier run"
@@ -412,13 +445,9 @@ def _repeat(view: RunView) -> Iterator[str]:
     yield fenced_block(text, "yaml")
     if again.events:
         yield "What happened:"
-        yield "\n".join(starmap(_event, again.events[-SHOWN_EVENTS:]))
+        yield "\n".join(f"- {at} {markdown_cell(text, 500)}" for at, text in again.events[-SHOWN_EVENTS:])
 
 
 def _sampling(models: Sequence[Mapping[str, object]]) -> str:
     rows = ([markdown_cell("" if one[key] is None else str(one[key])) for key in SAMPLED] for one in models)
     return markdown_table([key.replace("_", " ") for key in SAMPLED], rows, left=2)
-
-
-def _event(at: str, text: str) -> str:
-    return f"- {at} {markdown_cell(text, 500)}"

@@ -1,4 +1,4 @@
-"""What a run has cost, as the section of a Markdown report: by model, by judge, and beside a fixed design."""
+"""The section on costs of a Markdown report: by model, by judge, and beside a fixed design."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from adaptive_eval.record.besides import Beside, besides
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, Results, RunCost, WastedCost
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.beside import wasted_words
+from adaptive_eval.show.summary import wasted_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
 
@@ -18,7 +18,6 @@ SERVER_TIME = (
 
 
 def _fixed_cost(cost: RunCost) -> Iterator[str]:
-    """What it would have been, as far as trials cost anything."""
     yield f"{count(cost.fixed_trials)} trials"
     if cost.fixed_tokens:
         yield f"about {count(cost.fixed_tokens)} tokens"
@@ -43,22 +42,21 @@ def cost_section(view: RunView, results: Results) -> str:
     rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
     if cost.grading is not None:
         rows += _grading_costs(cost.grading, usd, hours)
-    rows += [_beside_row(row, usd, hours) for row in others]
-    total = ["**all**", count(int(cost.in_all("trials"))), _some(cost.in_all("tokens"), count)]
-    total += [_some(cost.in_all("usd"), usd), _some(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
-    total += _held(cost, hours, paid=paid)
+    rows += [_other_cost_row(row, usd, hours) for row in others]
+    total = ["**all**", count(int(cost.in_all("trials"))), _or_dash(cost.in_all("tokens"), count)]
+    total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
+    total += _server_time(cost, hours, paid=paid)
     rows.append([*total, "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
     fixed = ", ".join(_fixed_cost(cost))
     told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
-    beside = "" if cost.beside_fixed is None else f"\n\n{_beside_fixed(cost.beside_fixed)}"
+    beside = "" if cost.beside_fixed is None else f"\n\n{_fixed_design(cost.beside_fixed)}"
     told += f" {SERVER_TIME}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{beside}{_judged(view)}"
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{beside}{_judge_costs(view)}"
 
 
-def _beside_fixed(found: BesideFixed) -> str:
-    """Runs like this one beside the smallest fixed design that calls as many."""
+def _fixed_design(found: BesideFixed) -> str:
     runs = (
         f"Beside the smallest fixed design that calls as many pairs: in {found.worlds} worlds drawn from what these "
         f"answers leave open, a run takes {found.trials:.1f} trials a question and names the better one of "
@@ -70,8 +68,7 @@ def _beside_fixed(found: BesideFixed) -> str:
     return f"{runs}. A fixed design needs {found.number:.1f} for as many at one look; {share}."
 
 
-def _judged(view: RunView) -> str:
-    """What a judge has used of it."""
+def _judge_costs(view: RunView) -> str:
     one = view.judge
     if one is None:
         return ""
@@ -81,12 +78,11 @@ def _judged(view: RunView) -> str:
     return (
         f"\n\nOf this the judge has used, for its verdicts on {count(one.answers)} answers: "
         f"{count(one.prompt_tokens)} tokens of requests and {count(one.completion_tokens)} of replies{usd}{held}."
-        f"{_in_both_orders(one)}{_among_judges(view, one)}"
+        f"{_order_dependence(one)}{_judge_agreement(view, one)}"
     )
 
 
-def _among_judges(view: RunView, one: JudgeUse) -> str:
-    """How far each of several judges agrees with what most of them have said."""
+def _judge_agreement(view: RunView, one: JudgeUse) -> str:
     if not any(share is not None for share in one.agreements):
         return ""
     grader = view.configuration["grader"]
@@ -97,8 +93,7 @@ def _among_judges(view: RunView, one: JudgeUse) -> str:
     return f" Votes that said what was decided, by judge: {', '.join(told)}."
 
 
-def _in_both_orders(one: JudgeUse) -> str:
-    """How much of what a judge has said depends on the order in which answers stood."""
+def _order_dependence(one: JudgeUse) -> str:
     if not one.compared:
         return ""
     share, towards = one.order_dependent / one.compared, one.prefers_first / one.compared
@@ -110,11 +105,10 @@ def _in_both_orders(one: JudgeUse) -> str:
     )
 
 
-def _held(one: ModelRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
-    """For how long servers were held, and with how many GPUs."""
+def _server_time(one: ModelRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
     if not paid or one.server_seconds is None:
         return ["-", "-"]
-    return [duration(one.server_seconds), _some((one.server_gpu_seconds or 0.0) / SECONDS_AN_HOUR, hours)]
+    return [duration(one.server_seconds), _or_dash((one.server_gpu_seconds or 0.0) / SECONDS_AN_HOUR, hours)]
 
 
 def _cost_row(
@@ -126,31 +120,28 @@ def _cost_row(
     return [
         markdown_cell(row.name),
         count(row.stored_trials),
-        _some(row.tokens, count),
-        _some(row.usd, usd),
-        _some(row.gpu_seconds / SECONDS_AN_HOUR, hours),
-        *_held(row, hours, paid=paid),
+        _or_dash(row.tokens, count),
+        _or_dash(row.usd, usd),
+        _or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours),
+        *_server_time(row, hours, paid=paid),
         f"{share:.1%}",
         count(row.ungraded),
         count(retries),
     ]
 
 
-def _beside_row(row: Beside, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
-    """What was spent besides; whatever servers of models that left were held for is in no column."""
-    used = [_some(row.trials, count), _some(row.tokens, count), _some(row.usd, usd)]
-    return [markdown_cell(row.on), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
+def _other_cost_row(row: Beside, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+    used = [_or_dash(row.trials, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
+    return [markdown_cell(row.on), *used, _or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:
-    """What a judge or a verifier has used of the rows of the models."""
     parts: list[tuple[str, GradingCost | WastedCost]] = [(f"the grades of {count(row.answers)} answers", row)]
     parts += [] if row.in_vain is None else [(wasted_words(row.in_vain).removeprefix("for "), row.in_vain)]
     for told, one in parts:
-        used = [_some(one.tokens, count), _some(one.usd, usd), _some(one.gpu_seconds / SECONDS_AN_HOUR, hours)]
+        used = [_or_dash(one.tokens, count), _or_dash(one.usd, usd), _or_dash(one.gpu_seconds / SECONDS_AN_HOUR, hours)]
         yield [f"of these {told}", "-", *used, *["-"] * 5]
 
 
-def _some(value: float, shown: Callable[[float], str]) -> str:
-    """A cost; a dash where there was none, so that a column of nothing else is left out."""
+def _or_dash(value: float, shown: Callable[[float], str]) -> str:
     return shown(value) if value else "-"

@@ -15,9 +15,8 @@ from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
-from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.sites import counted_sites
-from adaptive_eval.show.summary import last_screen
+from adaptive_eval.show.summary import last_screen, pending_in_short
 from adaptive_eval.show.text import Rates, count, stopping, verdict_counts
 from adaptive_eval.store import Event
 
@@ -29,7 +28,7 @@ class QuietDisplay(IdleWatcher):
         pass
 
 
-class JsonDisplay:
+class JsonDisplay(IdleWatcher):
     """Writes a record for every look and event, and one at the end."""
 
     def __init__(self, out: BinaryIO | None = None) -> None:
@@ -66,9 +65,6 @@ class JsonDisplay:
 
     def stopping(self, in_flight: int) -> None:
         self._write({"record": "stopping", "in_flight": in_flight})
-
-    def closed(self) -> None:
-        pass
 
     def ended(self, ended: Ended, command: str) -> None:
         self._write(
@@ -130,7 +126,7 @@ class PlainDisplay:
             )
 
     def _leaders(self, look: Look) -> str:
-        """Who is in the first tier, unless that is everyone."""
+        """The first tier by name, unless it has every model."""
         scored = [model for model in look.order if not math.isnan(look.scores[model])]
         if not scored:
             return "no model has a score"
@@ -141,7 +137,7 @@ class PlainDisplay:
         return f"first {', '.join(names)}{f' and {len(first) - len(names)} more' if len(first) > len(names) else ''}"
 
     def _is_news(self, look: Look) -> bool:
-        """Whether a look changes what was told last, or that was told a while ago: looks may come many a second."""
+        """A look changes what was printed last, or that was long ago: looks may come many a second."""
         now = (verdict_counts(look), self._leaders(look))
         if now == self._told and time.monotonic() - self._told_at < LOOK_SECONDS:
             return False
@@ -180,7 +176,7 @@ class PlainDisplay:
 
 
 def pending(status: Status) -> str:
-    """What is being waited for."""
+    """The state of an incomplete look."""
     now, parts = status.traffic, [f"{count(status.trials)} trials"]
     parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
     parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []

@@ -19,9 +19,8 @@ from adaptive_eval.files import write_whole
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.relabel import Relabelling
-from adaptive_eval.record.view import LookView, RunView
+from adaptive_eval.record.view import RunView
 from adaptive_eval.store import Names
-from scorio.rank import compare_rankings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,15 +45,6 @@ class RankPath(NamedTuple):
 
     model: str
     places: tuple[int | None, ...]
-
-
-class ConvergenceCurve(NamedTuple):
-    """How the ranking settled: after so many trials, its agreement with the last one and the share that is decided."""
-
-    trials: tuple[int, ...]
-    tau: tuple[float, ...]
-    """Kendall's tau-b of the order at a look with that at the last."""
-    decided: tuple[float, ...]
 
 
 def pair_paths(view: RunView) -> list[PairPath]:
@@ -97,27 +87,6 @@ def rank_paths(view: RunView) -> list[RankPath]:
         for name in view.models
     ]
     return sorted(paths, key=lambda path: path.places[-1] or len(view.models) + 1)
-
-
-def convergence(view: RunView) -> ConvergenceCurve:
-    """How the ranking settled, over the looks."""
-    last = view.looks[-1].order
-    return ConvergenceCurve(
-        trials=tuple(sum(look.trials) for look in view.looks),
-        tau=tuple(_agreement(look.order, last) for look in view.looks),
-        decided=tuple(_decided(look) for look in view.looks),
-    )
-
-
-def _agreement(order: Sequence[str], last: Sequence[str]) -> float:
-    if len(last) < 2:
-        return 1.0
-    return compare_rankings(list(map(Names(order).position_of, last)), range(len(last))).tau_b
-
-
-def _decided(look: LookView) -> float:
-    done = sum(pair.verdict in ("resolved", "tied") for pair in look.pairs)
-    return done / len(look.pairs) if look.pairs else 1.0
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -251,7 +220,7 @@ def rank_trajectories(view: RunView) -> "Figure":
 
 
 def heat_map(view: RunView) -> "Figure":
-    """Where the trials went: models by questions."""
+    """Trials by model and question."""
     assert view.results is not None
     order = [view.models.index(row.name) for row in view.results.models]
     figure, axes = _figure(0.26 * len(order) + 1.6)
@@ -259,23 +228,6 @@ def heat_map(view: RunView) -> "Figure":
     axes.set_yticks(range(len(order)), [plain_name(view.models[model]) for model in order])
     axes.set_xlabel("question, in the order of the run")
     figure.colorbar(image, ax=axes, label="trials")
-    return figure
-
-
-def convergence_curve(view: RunView) -> "Figure":
-    """How far the order and the decisions had come after so many trials."""
-    curve = convergence(view)
-    figure, axes = _figure(3.0)
-    mark = alone(curve.trials)
-    axes.plot(
-        curve.trials, curve.tau, color=COLOURS[0], label="agreement with the last order (Kendall's tau-b)", **mark
-    )
-    decided: Any = {"linestyle": "--", "label": "share of comparisons decided", **mark}
-    axes.plot(curve.trials, curve.decided, color=COLOURS[1], **decided)
-    axes.set_ylim(min(0.0, *curve.tau) - 0.02, 1.04)
-    axes.set_xlabel("trials of all models")
-    axes.legend(frameon=False, loc="lower right")
-    axes.grid(axis="y", alpha=0.3)
     return figure
 
 
@@ -308,7 +260,6 @@ FIGURES: dict[str, Callable[[RunView], "Figure"]] = {
 OVER_LOOKS: dict[str, Callable[[RunView], "Figure"]] = {
     "z": z_trajectories,
     "ranks": rank_trajectories,
-    "convergence": convergence_curve,
 }
 
 
@@ -328,7 +279,7 @@ def _draw_path(axes: "Axes", path: PairPath, *, signed: bool) -> None:
 
 
 def _distance(path: PairPath) -> float:
-    """How far a comparison is from its boundary: the interesting ones first."""
+    """Distance of a comparison from its boundary."""
     z, boundary = path.z[-1], path.boundary[-1]
     return abs(boundary - abs(z)) if z is not None and boundary is not None else float("inf")
 

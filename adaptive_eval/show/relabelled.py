@@ -17,7 +17,7 @@ def relabelled_markdown(found: Relabelling) -> str:
 
 
 def rubric_sections(found: Relabelling) -> Iterator[str]:
-    """What was found, table by table."""
+    """Markdown tables of scores, ranks and tiers by rubric."""
     said = (
         "without the outcomes of an earlier run (R0, or recorded), which have no other categories"
         if found.with_prior
@@ -42,7 +42,7 @@ def rubric_sections(found: Relabelling) -> Iterator[str]:
         yield "Ranks and tiers are the same by all of these."
     yield "Score and its standard error:"
     yield markdown_table(["model", *numbers], _by_model(found, _score))
-    if notes := list(_notes(found)):
+    if notes := list(_rubric_notes(found)):
         yield "\n".join(f"- {note}" for note in notes)
 
 
@@ -64,7 +64,7 @@ def _summary(number: int, one: RelabelledRubric, found: Relabelling) -> list[str
 
 
 def _moves(one: RelabelledRubric, own: RelabelledRubric) -> Iterator[str]:
-    """Who moves furthest, and how far: +1 is a rank up."""
+    """The largest changes of rank: +1 is a rank up."""
     ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(one.models, own.models, strict=True))
     known = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
     moved = sorted((pair for pair in known if pair[1]), key=lambda pair: -abs(pair[1]))
@@ -88,8 +88,7 @@ def _score(model: RelabelledModel, scale: Scale) -> str:
     return "-" if model.score is None else f"{scale.score(model.score)} ± {scale.width(model.sigma)}"
 
 
-def _notes(found: Relabelling) -> Iterator[str]:
-    """What a reader has to know of each rubric."""
+def _rubric_notes(found: Relabelling) -> Iterator[str]:
     for one in found.rubrics:
         name = markdown_cell(one.name)
         if one.same_as is not None:

@@ -1,14 +1,14 @@
-"""What is published of a run for those who want to repeat it: its configuration, its questions, and what happened."""
+"""The published description of a run for those who want to repeat it."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.record.benchmark import questions_digest
-from adaptive_eval.record.view import RunView
+from adaptive_eval.graders.by_benchmark import ByBenchmark
+from adaptive_eval.record.lines import minute
+from adaptive_eval.record.view import RunView, questions_digest
 from adaptive_eval.store import RunResumed, RunStarted
 
 PLACES = {"folder", "store"}
@@ -23,7 +23,7 @@ class Repeatable:
     """The configuration and the questions, and what happened on the way."""
 
     version: str
-    """Of adaptive-eval, which has the defaults: of the latest start."""
+    """Version of adaptive-eval at the latest start, which has the defaults."""
     configuration: Mapping[str, object]
     """Without what is at its default, and without where the run lay."""
     models: tuple[Mapping[str, object], ...]
@@ -35,7 +35,7 @@ class Repeatable:
 
 
 def repeatable(view: RunView) -> Repeatable:
-    """What to publish for those who want to repeat it."""
+    """The parts of a view that are needed to repeat the run."""
     config = RunConfig.model_validate_json(json.dumps(view.configuration))
     begun = [event for event in view.events if event.kind in BEGUN]
     return Repeatable(
@@ -43,7 +43,7 @@ def repeatable(view: RunView) -> Repeatable:
         configuration=_configuration(config),
         models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
         digest=questions_digest(view.questions),
-        events=tuple((_minute(event.at), event.text) for event in view.events if event.text is not None),
+        events=tuple((minute(event.at), event.text) for event in view.events if event.text is not None),
     )
 
 
@@ -58,10 +58,14 @@ def _configuration(config: RunConfig) -> dict[str, object]:
         ):  # an address of nothing that is asked
             del model["base_url"]
     whole["grader"] = {"kind": config.grader.kind} | whole.get("grader", {})
-    first = ("name", "seed", "questions", "models", "prompt", "sampling", "grader")
+    if isinstance(config.grader, ByBenchmark):
+        questions, graders = whole.pop("questions")["benchmarks"], whole.pop("grader")["graders"]
+        for entry in whole["benchmarks"]:  # as a file has them
+            name = entry["name"]
+            entry |= {
+                "questions": questions[name],
+                "grader": {"kind": config.grader.graders[name].kind} | graders[name],
+            }
+    first = ("name", "seed", "benchmarks", "questions", "models", "prompt", "sampling", "grader")
     order = [*first, *(key for key in whole if key not in first)]
     return {key: whole[key] for key in order if key in whole}
-
-
-def _minute(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")

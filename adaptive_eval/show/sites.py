@@ -35,7 +35,7 @@ class SiteRates:
 
 
 def counted_sites(rows: Sequence[SiteRow]) -> str | None:
-    """How many sites are in which state, and what was lost; None where there are none."""
+    """Number of sites by state, and of losses; None if there are no sites."""
     if not rows:
         return None
     states = Counter(row.state for row in rows)
@@ -68,8 +68,8 @@ def sites_table(status: Status, rates: SiteRates, now: float | None = None) -> T
             Text(f"{row.gpus:g}"),
             Text(row.state, style=STYLES.get(SiteState(row.state), "")),
             Text(duration(max(0.0, now - row.since))),
-            Text(_known(None if own is None else own.in_flight)),
-            Text(_known(None if own is None else own.queued)),
+            Text(_count_or_dash(None if own is None else own.in_flight)),
+            Text(_count_or_dash(None if own is None else own.queued)),
             Text(number_or_dash(rates.of(row.model, row.site), 1)),
             Text(count(row.losses)),
             Text(count(row.moves)),
@@ -79,5 +79,5 @@ def sites_table(status: Status, rates: SiteRates, now: float | None = None) -> T
     return table
 
 
-def _known(value: int | None) -> str:
+def _count_or_dash(value: int | None) -> str:
     return "-" if value is None else count(value)

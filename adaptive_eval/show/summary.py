@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -9,22 +10,22 @@ from rich.cells import cell_len
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.besides import besides
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.finding import equal_sentences, gate_line
-from adaptive_eval.record.lines import duration, safe_line, safe_name, several
-from adaptive_eval.record.results import BatchRow, PairRow, Results
+from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
+from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, draws_questions, promise_in_short
-from adaptive_eval.show.batches import since_when, where_pending
-from adaptive_eval.show.beside import grading_in_short, other_costs_in_short
 from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, fit_columns, model_remark
-from adaptive_eval.store.postgres.address import is_address
+from adaptive_eval.store.address import is_address
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 5
 SHOWN_WARNINGS = 5
 WIDEST_NAME = 32
+WIDEST_ID = 40
 LONGEST_REASON = 1000
 AFRESH = "--fresh, or another --run-dir"
 UNDECIDED = ("open", "out_of_reach", "blocked")
@@ -33,7 +34,7 @@ UNDECIDED = ("open", "out_of_reach", "blocked")
 def last_screen(ended: Ended, command: str) -> str:
     """The last screen as plain text; `command` continues the run."""
     found = [] if ended.results is None else findings(ended.results, ended.status.elapsed, ended.directory)
-    lines = [*found, *_pending(ended.status.batches), *_next(ended, command)]
+    lines = [*found, *_pending_batches(ended.status.batches), *_next_steps(ended, command)]
     if ended.results is not None:
         lines.append(f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}")
     gate = () if ended.results is None else gate_lines(ended.results)
@@ -42,17 +43,17 @@ def last_screen(ended: Ended, command: str) -> str:
 
 
 def findings(results: Results, elapsed: float | None, directory: Path | None) -> Iterator[str]:
-    """What was found, in lines; `elapsed` is None where no time has passed, `directory` for readers elsewhere."""
+    """The findings in lines. `elapsed` is None if no time has passed, `directory` for readers elsewhere."""
     if gate := gate_lines(results):
         yield from [*gate, ""]
     if any(row.score is not None for row in results.models):
         yield from _ranking(results)
         yield ""
-        yield from _told_of_pairs(results)
+        yield from _pair_lines(results)
     if draws_questions(results.decisions):
         asked = _from_to([row.trials for row in results.models])
-        yield f"drawn     {asked} of {count(_questions(results))} questions of each model; scores are for all"
-    yield _cost(results, elapsed)
+        yield f"drawn     {asked} of {count(_drawn_from(results))} questions of each model; scores are for all"
+    yield f"cost      {cost_line(results, elapsed)}"
     if results.cost.grading is not None:
         yield f"grading   {grading_in_short(results.cost.grading)}"
     if (beside := other_costs_in_short(results.cost.beside)) is not None:
@@ -70,8 +71,7 @@ def gate_lines(results: Results) -> list[str]:
     return [*(gate_line(results, row) for row in results.gate[:SHOWN_PAIRS]), *more]
 
 
-def _next(ended: Ended, command: str) -> Iterator[str]:
-    """What may come next; nothing where everything is decided."""
+def _next_steps(ended: Ended, command: str) -> Iterator[str]:
     models = () if ended.results is None else ended.results.models
     if ended.ungraded and any(row.signals.get("unanswered") for row in models):
         yield f"to mend   see to the servers that fail some requests every time, then: {command}"
@@ -82,14 +82,14 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield "          which grades the stored answers again; where the grader itself was mended, or to do no more:"
         yield f"          {regrade}"
     elif ended.exit_code is ExitCode.SPENT and ended.reason is Reason.SETTLED:
-        yield from _once_more(ended)
+        yield from _begin_anew(ended)
     elif ended.exit_code is ExitCode.SPENT:
-        yield from _no_answers(ended)
+        yield from _doubtful_answers(ended)
         if ended.results is not None and draws_questions(ended.results.decisions):
             yield "for more  raise the budget, where that has ended it; or ask more questions (questions.limit), or"
             yield f"          several trials of each (without trials.draw), in a run of its own: {command} --fresh"
             return
-        yield f"for more  {_with_more(command, ended)}"
+        yield f"for more  {_raised_command(command, ended)}"
         if ended.results is not None and _spends_error(ended.results):
             yield "          The promise still holds; the power is a little lower than in a run begun so."
     elif ended.reason is not Reason.SETTLED:
@@ -98,8 +98,8 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
 
 
-def _with_more(command: str, ended: Ended) -> str:
-    """The command that goes on where a horizon ended the run: with twice the horizon; else what is to be raised."""
+def _raised_command(command: str, ended: Ended) -> str:
+    """The command that goes on, with twice the horizon if that ended the run; else what to raise."""
     decisions = {} if ended.results is None else ended.results.decisions
     trials, caps = (decisions.get(section) for section in ("trials", "budget"))
     most = trials.get("max") if isinstance(trials, Mapping) else None
@@ -118,8 +118,8 @@ def _from_to(numbers: Sequence[int]) -> str:
     return count(most) if least == most else f"{count(least)} to {count(most)}"
 
 
-def _questions(results: Results) -> int:
-    """Of a run whose questions are drawn; what a display reads has no rows of them."""
+def _drawn_from(results: Results) -> int:
+    """Number of questions in a run that draws them: its rows of questions are not read for display."""
     return results.cost.fixed_trials // len(results.models)
 
 
@@ -127,13 +127,13 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     """How many would call a pair that needs so many trials a question, and of what: of drawn questions there is one
     trial each."""
     if draws_questions(results.decisions):
-        needed, there = math.ceil(trials * _questions(results)), _questions(results)
+        needed, there = math.ceil(trials * _drawn_from(results)), _drawn_from(results)
         return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"
     return count(math.ceil(trials)), "trials a question"
 
 
-def _no_answers(ended: Ended) -> Iterator[str]:
-    """What were no answers, where that could explain a call of the gate, and what becomes of it."""
+def _doubtful_answers(ended: Ended) -> Iterator[str]:
+    """Failed answers that could explain a call of the gate, and what to do."""
     doubted = {name for row in ended.gate for name in row.doubted}
     for row in () if ended.results is None else ended.results.models:
         if row.name in doubted:
@@ -147,9 +147,9 @@ def _no_answers(ended: Ended) -> Iterator[str]:
         yield f"          grader, and begin anew ({AFRESH})"
 
 
-def _once_more(ended: Ended) -> Iterator[str]:
-    """What a gate needs that is undecided although all is called: a call stands, whatever further trials show."""
-    doubted = list(_no_answers(ended))
+def _begin_anew(ended: Ended) -> Iterator[str]:
+    """Steps for a gate that is undecided although all is called: calls stand, whatever further trials show."""
+    doubted = list(_doubtful_answers(ended))
     yield from doubted or [
         f"anew      every comparison is called, and no further trial changes that: begin anew ({AFRESH})"
     ]
@@ -177,7 +177,7 @@ def _ranking(results: Results) -> Iterator[str]:
 
 
 def decided(results: Results) -> str:
-    """How much of what was to be decided is."""
+    """Number of decided comparisons, in a sentence."""
     done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
     alone = len(results.pairs) == 1
     if results.compares:
@@ -185,10 +185,15 @@ def decided(results: Results) -> str:
     return f"{done} of {several(len(results.pairs), 'score')} {'is' if alone else 'are'} as precise as was asked"
 
 
-def _told_of_pairs(results: Results) -> Iterator[str]:
+def _pair_lines(results: Results) -> Iterator[str]:
     """A sentence for each pair that is equal or not decided, the nearest to a decision first, and the promise."""
-    undecided = sorted((pair for pair in results.pairs if pair.verdict in UNDECIDED), key=_need)
-    told = equal_sentences(results) + [f"{_pair(pair)}: {_what_it_needs(results, pair)}" for pair in undecided]
+    undecided = sorted(
+        (pair for pair in results.pairs if pair.verdict in UNDECIDED),
+        key=lambda pair: math.inf if pair.trials_needed is None else pair.trials_needed,
+    )
+    told = equal_sentences(results) + [
+        f"{pair_names(pair.better, pair.worse)}: {_pair_need(results, pair)}" for pair in undecided
+    ]
     yield from told[:SHOWN_PAIRS]
     if len(told) > SHOWN_PAIRS:
         yield f"and {len(told) - SHOWN_PAIRS} more: see the report"
@@ -198,16 +203,13 @@ def _told_of_pairs(results: Results) -> Iterator[str]:
         yield f"promise   {promised}"
 
 
-def _pair(pair: PairRow) -> str:
-    better = safe_name(pair.better, WIDEST_NAME)
-    return better if pair.worse is None else f"{better} and {safe_name(pair.worse, WIDEST_NAME)}"
+def pair_names(better: str, worse: str | None) -> str:
+    """Both models of a pair, or the one that is compared with a value."""
+    first = safe_name(better, WIDEST_NAME)
+    return first if worse is None else f"{first} and {safe_name(worse, WIDEST_NAME)}"
 
 
-def _need(pair: PairRow) -> float:
-    return math.inf if pair.trials_needed is None else pair.trials_needed
-
-
-def _what_it_needs(results: Results, pair: PairRow) -> str:
+def _pair_need(results: Results, pair: PairRow) -> str:
     if pair.verdict == "blocked":
         return "blocked by a model that was set aside, or by answers that have no grade"
     if pair.trials_needed is None:
@@ -215,20 +217,20 @@ def _what_it_needs(results: Results, pair: PairRow) -> str:
     return f"not decided, would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
 
 
-def _cost(results: Results, elapsed: float | None) -> str:
+def cost_line(results: Results, elapsed: float | None) -> str:
+    """Trials, beside those of a fixed design, and what they have used."""
     cost = results.cost
-    parts = [f"{count(cost.trials)} trials ({_share(cost.trials, cost.fixed_trials)})"]
+    parts = [f"{count(cost.trials)} trials ({_fixed_share(cost.trials, cost.fixed_trials)})"]
     parts += [f"{count(cost.asked_in_vain)} answers asked ahead and not used"] if cost.asked_in_vain else []
     parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
     parts += [f"${amount(cost.usd, ())}"] if cost.usd else []
     parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours of requests"] if cost.gpu_seconds else []
-    parts += list(_held(results))
+    parts += list(_server_time(results))
     parts += [] if elapsed is None else [duration(elapsed)]
-    return f"cost      {', '.join(parts)}"
+    return ", ".join(parts)
 
 
-def _held(results: Results) -> Iterator[str]:
-    """For how long servers were held, where that is what is paid."""
+def _server_time(results: Results) -> Iterator[str]:
     cost = results.cost
     if cost.server_seconds is not None and results.server_time_is_paid:
         gpus = cost.server_gpu_seconds
@@ -236,8 +238,7 @@ def _held(results: Results) -> Iterator[str]:
         yield f"servers held for {duration(cost.server_seconds)}{hours}"
 
 
-def _pending(rows: Sequence[BatchRow]) -> Iterator[str]:
-    """What batch services have; the next start collects it."""
+def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
     for row in rows[:SHOWN_PAIRS]:
         what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{where_pending(row)}"
         where = f"{what}, since {since_when(row)}"
@@ -247,14 +248,12 @@ def _pending(rows: Sequence[BatchRow]) -> Iterator[str]:
 
 
 def _turns(results: Results) -> Iterator[str]:
-    """What it took to serve models in turn."""
     for row in results.turns:
         swaps = f"{row.swaps} swap{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
 
 
-def _share(trials: int, fixed: int) -> str:
-    """How much of the fixed design was needed; earlier starts may have had a larger one."""
+def _fixed_share(trials: int, fixed: int) -> str:
     if trials > fixed:
         return f"trials.max now allows {count(fixed)}"
     return f"{trials / fixed:.0%} of {count(fixed)}"
@@ -266,3 +265,58 @@ def _warnings(results: Results) -> Iterator[str]:
         yield f"warning   {subject}{safe_line(warning.text, 300)}"
     if len(results.warnings) > SHOWN_WARNINGS:
         yield f"          and {len(results.warnings) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"
+
+
+# -- costs and pending batches, for every display ---------------------------------------------------------------------
+
+
+def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
+    """Spending that caps count besides, in one line; None if there is none."""
+    if not rows:
+        return None
+    trials, tokens = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens"))
+    usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
+    parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
+    parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
+    return f"{', '.join(parts)} on {'; '.join(one.on for one in besides(rows))}" if parts else None
+
+
+def grading_in_short(row: GradingCost) -> str:
+    """Cost of grades by a judge or a verifier, in one line."""
+    told = [f"{_used(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
+    told += [] if row.in_vain is None else [f"{_used(row.in_vain)} {wasted_words(row.in_vain)}"]
+    return ", ".join(told)
+
+
+def wasted_words(row: WastedCost) -> str:
+    """Unreadable and replaced verdicts, in words."""
+    verdicts = f" ({count(row.verdicts)})" if row.verdicts else ""
+    return f"for verdicts that could not be read, or were replaced{verdicts}"
+
+
+def _used(row: GradingCost | WastedCost) -> str:
+    hours = row.gpu_seconds / SECONDS_AN_HOUR
+    parts = [f"{count(row.tokens)} tokens"] + [f"${amount(row.usd, ())}"] * (row.usd > 0.0)
+    return ", ".join(parts + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0))
+
+
+def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
+    """Pending batches and requests with the age of the oldest; None if there are none."""
+    if not rows:
+        return None
+    requests, oldest = sum(row.requests for row in rows), max(0.0, time.time() - min(row.since for row in rows))
+    batches = f"{len(rows)} batch{'es' if len(rows) > 1 else ''}"
+    return f"{batches} pending ({count(requests)} requests, the oldest for {duration(oldest)})"
+
+
+def where_pending(row: BatchRow) -> str:
+    """The batch's id at its service, and its state."""
+    if row.batch is None:
+        return "being handed in"
+    cancelled = ", being cancelled" if row.cancelled else ""
+    return f"{safe_line(row.batch, WIDEST_ID)}{cancelled}"
+
+
+def since_when(row: BatchRow) -> str:
+    """When a batch was handed in."""
+    return f"{minute(row.since)} UTC"

@@ -64,7 +64,7 @@ class Rates:
 
 
 def stopping(under_way: int, again: str = "interrupt again to stop at once") -> str:
-    """What is waited for after the first Ctrl-C, and what a second one does."""
+    """The line after the first Ctrl-C."""
     waited = f"waiting for {several(under_way, 'request')} to be answered and graded; " if under_way else ""
     return f"stopping: {waited}{again}"
 
@@ -140,7 +140,7 @@ def amount(value: float, among: Iterable[float]) -> str:
 
 
 def verdict_counts(look: Look) -> str:
-    """How many comparisons of a look have which verdict."""
+    """Number of comparisons of a look by verdict."""
     return ", ".join(f"{look.count(verdict)} {str(verdict).replace('_', ' ')}" for verdict in COUNTED)
 
 
@@ -176,14 +176,14 @@ def without_markup(document: str) -> str:
         if at + 1 in rules:
             left = [cell.startswith(":") for cell in lines[at + 1][2:-2].split(" | ")]
         if line.startswith("| "):
-            line = "  ".join(map(_unescaped, line[2:-2].split(" | "), left)).rstrip()
+            line = "  ".join(map(_unescape_cell, line[2:-2].split(" | "), left)).rstrip()
         if at not in rules:
             shown.append(ESCAPED.sub(r"\1", re.sub(r"^#+ ", "", line)))
     return "\n".join(shown) + "\n"
 
 
-def _unescaped(cell: str, left: bool) -> str:
-    """As wide as it was."""
+def _unescape_cell(cell: str, left: bool) -> str:
+    """Remove escapes, keeping the width."""
     return _pad(ESCAPED.sub(r"\1", cell).strip(), cell_len(cell), left)
 
 
@@ -208,5 +208,5 @@ def _pad(text: str, width: int, left: bool) -> str:
 
 
 def model_remark(row: ModelRow) -> str:
-    """What is said behind a model's name, if anything."""
+    """The remark behind a model's name, if any."""
     return " (set aside)" if row.set_aside is not None else " (recorded)" if row.recorded is not None else ""

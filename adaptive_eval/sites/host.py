@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.host import OnLost
-from adaptive_eval.launch.server import RESTARTS, OnEvent
+from adaptive_eval.launch.server import RESTARTS
 from adaptive_eval.record.sites import place_words
-from adaptive_eval.scheduler.turns import PlaceLost
 from adaptive_eval.sites.endpoint import SitesEndpoint
-from adaptive_eval.sites.link import SiteLink, SitePace
+from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import (
     Event,
@@ -31,6 +29,7 @@ from adaptive_eval.store import (
     SiteLost,
     SitePlaced,
 )
+from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost
 
 OfServer = TypeVar("OfServer", ServerLaunching, ServerLaunched, ServerDied, ServerReleased)
 
@@ -113,7 +112,8 @@ class SitePlan:
     resources: dict[str, float]
     services: Mapping[int, SiteService]
     """The models that may be served there, by their numbers in the run."""
-    pace: SitePace
+    silence: float
+    """Seconds after which a site that says nothing is taken for gone."""
 
 
 class SiteGroup:
@@ -209,7 +209,7 @@ class SiteHost:
         service, handle = self._plan.services[model], self._handle
         if handle is None:
             raise PlaceLost("it is gone")
-        seconds = service.launch_seconds + self._plan.pace.silence
+        seconds = service.launch_seconds + self._plan.silence
         try:
             async with asyncio.timeout(seconds):
                 begun = await handle.begin(service.setup, service.site_secrets, service.material)
@@ -224,7 +224,7 @@ class SiteHost:
                 await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {begun.problem}")
         where = place_words(self._plan.site, self._node)
-        self._link = SiteLink(handle, service.setup.head, where, self._plan.pace, self._hear, self._lost)
+        self._link = SiteLink(handle, service.setup.head, where, self._plan.silence, self._hear, self._lost)
         service.endpoint.joined(self._plan.site, self._link)
 
     async def release(self, model: int, tell: OnEvent) -> None:
@@ -245,7 +245,7 @@ class SiteHost:
         if (handle := self._give_up()) is None:
             return
         try:
-            async with asyncio.timeout(self._plan.pace.silence):
+            async with asyncio.timeout(self._plan.silence):
                 await handle.end(at_once)
         except (SiteGone, TimeoutError):
             pass  # its server ends with it

@@ -8,10 +8,12 @@ gone as a whole: everyone who waits for it is told, and what comes later is for 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
 from adaptive_eval.sites.messages import (
+    FULL_MESSAGE,
+    GATHERING_SECONDS,
     SiteGone,
     SiteHandle,
     SiteNews,
@@ -24,15 +26,6 @@ from adaptive_eval.sites.messages import (
 from adaptive_eval.store import Event
 
 
-class SitePace(NamedTuple):
-    """How messages gather, and when a site is taken for gone."""
-
-    batch: int
-    moment: float
-    silence: float
-    """Seconds."""
-
-
 class SiteLink:
     """The requests that one site has, and what it tells."""
 
@@ -41,13 +34,13 @@ class SiteLink:
         handle: SiteHandle,
         head: str,
         where: str,
-        pace: SitePace,
+        silence: float,
         happened: Callable[[Event], None],
         gone: Callable[["SiteLink", str], None],
     ) -> None:
         """`where` is where its answers come from; `happened` hears what it tells of its server, `gone` that it does
-        not answer any more, and why."""
-        self._handle, self._head, self._where, self._pace = handle, head, where, pace
+        not answer any more, and why: after `silence`, in seconds, among other things."""
+        self._handle, self._head, self._where, self._silence = handle, head, where, silence
         self._happened, self._on_gone = happened, gone
         self._futures: dict[int, asyncio.Future[list[Answer]]] = {}
         self._agains: dict[int, Again] = {}
@@ -112,10 +105,10 @@ class SiteLink:
 
     def _send_soon(self) -> None:
         """Send with what comes in the next moment, unless a message is full."""
-        if len(self._requests) >= self._pace.batch:
+        if len(self._requests) >= FULL_MESSAGE:
             self._send()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._pace.moment, self._send)
+            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._send)
 
     def _send(self) -> None:
         if self._timer is not None:
@@ -129,10 +122,10 @@ class SiteLink:
 
     async def _in_time(self, call: Awaitable[None]) -> None:
         try:
-            async with asyncio.timeout(self._pace.silence):
+            async with asyncio.timeout(self._silence):
                 await call
         except TimeoutError:
-            self._lose(f"it took no message for {self._pace.silence:g} s")
+            self._lose(f"it took no message for {self._silence:g} s")
         except SiteGone as error:
             self._lose(str(error))
 
@@ -141,10 +134,10 @@ class SiteLink:
     async def _listen(self) -> None:
         while not self._over:
             try:
-                async with asyncio.timeout(self._pace.silence):
+                async with asyncio.timeout(self._silence):
                     news = await self._handle.news(self._head)
             except TimeoutError:
-                self._lose(f"it was silent for {self._pace.silence:g} s")
+                self._lose(f"it was silent for {self._silence:g} s")
             except SiteGone as error:
                 self._lose(str(error))
             else:

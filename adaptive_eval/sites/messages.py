@@ -19,6 +19,10 @@ from adaptive_eval.launch.types import PoolConfig
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Event
 
+FULL_MESSAGE = 256
+"""Requests, or answers, that travel in one message at most."""
+GATHERING_SECONDS = 0.01
+"""How long a message waits for more to go with it."""
 BEAT_SECONDS = 1.0
 """A site that has nothing to tell says so as often."""
 
@@ -112,9 +116,6 @@ class SiteSetup:
     pool: PoolConfig | None
     folder: Path
     logs: Path
-    batch: int
-    moment: float
-    """Seconds that a message waits for more to go with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
 from adaptive_eval.running.serving import LOGS, RemoteHosts, file_name
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
-from adaptive_eval.sites.link import SitePace
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store
 
@@ -93,14 +92,13 @@ class RunSites:
         config = prepared.config
         digest = _short_digest(f"{store.directory.resolve()}\0{store.reader.created}")
         run = f"{config.name}-{digest}/"
-        served = _Served(prepared, store)
-        pace = SitePace(config.sites.batch, config.sites.moment, config.sites.silence)
+        served, silence = _Served(prepared, store), config.sites.silence
         left, hosts = self._cluster.left_by(run), list[SiteHost]()
         for group in config.serving_groups:
             together = SiteGroup(config.sites.wait)
             for place in _places_of(config, group):
                 name = run + place.name
-                plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), pace)
+                plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), silence)
                 hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
         return RemoteHosts(hosts, served.endpoints)
 
@@ -174,8 +172,6 @@ class _Served:
                 pool=config.pool if group.places and site_secrets.model.in_pool else None,
                 folder=config.folder.resolve(),
                 logs=self._store.directory.resolve() / LOGS,
-                batch=config.sites.batch,
-                moment=config.sites.moment,
             )
             services[number] = SiteService(setup, site_secrets, material, self.endpoints[number])
         return services

@@ -30,6 +30,8 @@ from adaptive_eval.running.serving import allow_open_files, file_name, open_serv
 from adaptive_eval.scheduler.grading import ATTEMPTS
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
+    FULL_MESSAGE,
+    GATHERING_SECONDS,
     SiteBegun,
     SiteFacts,
     SiteGone,
@@ -112,14 +114,14 @@ class SiteWorker:
     async def news(self, head: str) -> SiteNews:
         """News: at once if it fills a message, else after a moment, and at each heartbeat."""
         setup = self._require(head)
-        if len(self._replies) < setup.batch:
+        if len(self._replies) < FULL_MESSAGE:
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
                     await self._something.wait()
             except TimeoutError:
                 pass
             else:
-                await asyncio.sleep(setup.moment)
+                await asyncio.sleep(GATHERING_SECONDS)
         if self._setup is not setup or self._server is None:
             raise SiteGone("it works for another start of the run, or serves another model")
         self._something.clear()

@@ -14,7 +14,7 @@ LEAST = 12
 
 
 class AnswerFault(StrEnum):
-    """What is wrong with all answers of a model; of several the first tells most."""
+    """A fault of all answers of a model; of several the first tells most."""
 
     EMPTY = "all_empty"
     ALIKE = "all_alike"
@@ -26,7 +26,7 @@ class AnswerFault(StrEnum):
 
 @dataclass(slots=True)
 class SharedTraits:
-    """What some graded answers of one model have in common so far."""
+    """Traits that the graded answers of one model share so far."""
 
     number: int = 0
     empty: int = 0
@@ -41,7 +41,7 @@ class SharedTraits:
 
     @classmethod
     def of(cls, outcomes: Iterable[StoredOutcome]) -> "SharedTraits":
-        """What these outcomes have in common."""
+        """Collect the traits of these outcomes."""
         answers = cls()
         for outcome in outcomes:
             answers.add(outcome)
@@ -76,7 +76,7 @@ class SharedTraits:
 
     @property
     def fault(self) -> AnswerFault | None:
-        """What is wrong with all of them; None where they differ, or are too few to say."""
+        """The fault of all of them; None if they differ, or are too few to say."""
         if self.number < LEAST:
             return None
         if self.empty == self.number:

@@ -107,7 +107,7 @@ class LocalAnswers:
         return os.fdopen(descriptor, "rb"), told.st_size
 
     def remove(self, name: str) -> None:
-        """What is not there is removed; drafts of the file go with it."""
+        """Remove the file and its drafts; nothing happens if it is not there."""
         path = self._folder / require_name(name)
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -147,7 +147,7 @@ class RemoteAnswers:
             files.pipe_file(f"{folder}/{require_name(name)}", data)
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """What is not asked for is not fetched, but for some bytes around it."""
+        """Open the object; only blocks that are read are fetched."""
         files, folder = self._files
         with self._explained("be read"):
             source = files.open(f"{folder}/{require_name(name)}", "rb", block_size=BLOCK)
@@ -156,7 +156,7 @@ class RemoteAnswers:
             return source, size
 
     def remove(self, name: str) -> None:
-        """What is not there is removed; what cannot be removed now stays."""
+        """Remove the object; nothing happens if it is not there, or cannot be removed now."""
         files, folder = self._files
         with suppress(StoreError), self._explained("be removed"), suppress(FileNotFoundError):
             files.rm_file(f"{folder}/{require_name(name)}")

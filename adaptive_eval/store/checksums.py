@@ -69,11 +69,11 @@ COLUMNS = {
     "token_logprobs": ["id", "body"],
     "summed": ["id", "last", "trials", "replicas", "spending", "models", "questions", "counts"],
 }
-"""What a checksum is of, by table and in this order: another order would be another checksum."""
+"""Columns of each checksum, by table and in this order: another order gives another checksum."""
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Of the tables whose rows do not go by `id`."""
-LATER = {"asked_for", "segments", "moved", "token_logprobs", "summed"}
-"""Tables that a run gets when it needs them, or is gone on with, where it is from before there were any."""
+LATER = {"segments", "moved", "token_logprobs", "summed"}
+"""Tables that a run gets when it needs them."""
 OF_TRIALS = {"trials", "moved", "token_logprobs"}
 """Tables with a row for each trial, or for many."""
 FEW = [table for table in COLUMNS if table not in OF_TRIALS]
@@ -143,7 +143,7 @@ class Damage(NamedTuple):
 
 
 class CheckedTable(NamedTuple):
-    """What was found in a table."""
+    """The outcome of checking a table."""
 
     rows: int
     unchecked: int
@@ -197,5 +197,5 @@ def _expected(connection: sqlite3.Connection, table: str, after: int) -> tuple[s
 
 
 def _any_text(data: bytes) -> str:
-    """What is no UTF-8 is no error here, and not what was written."""
+    """Decode any bytes: invalid UTF-8 then differs from its checksum, and raises no error."""
     return data.decode("utf-8", "surrogateescape")

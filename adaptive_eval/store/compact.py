@@ -1,4 +1,4 @@
-"""What is remembered of every answer of a run, in few bytes: of millions they are most of what a resume takes."""
+"""Compact sets and columns of numbers: with millions of answers they are most of the memory of a resume."""
 
 from array import array
 from bisect import bisect_left

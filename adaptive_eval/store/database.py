@@ -21,7 +21,7 @@ from adaptive_eval.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.files import FileLock, closed_on_error, holder_of, is_locked, require_plain
 from adaptive_eval.store import checksums
 from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.tables import ASKED_FOR, COUNTED, SEGMENTS, TABLES, TOKEN_LOGPROBS
+from adaptive_eval.store.tables import SEGMENTS, TABLES, TOKEN_LOGPROBS
 
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
@@ -85,11 +85,11 @@ are found in another order than they were written in."""
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
-"""What is said of a text that is no UTF-8, or no JSON: nothing of that kind was ever written."""
+"""Messages of SQLite on a text that is no UTF-8, or no JSON: such a text was never written."""
 VERIFY = ". `adaptive-eval verify {}` says where"
 """Who says more of a damage: nobody, to those who ask `verify`."""
 _NO_NAME = ("no such column", "no such table")
-"""What a database says whose description of itself was changed: whoever writes a ledger makes all of them."""
+"""Messages of SQLite on a database whose schema was changed: every ledger has all tables."""
 
 
 def create(directory: Path) -> sqlite3.Connection:
@@ -101,7 +101,7 @@ def create(directory: Path) -> sqlite3.Connection:
     with closed_on_error(connection), explained(directory):
         _durable(connection, directory)
         connection.executescript(
-            f"BEGIN IMMEDIATE; {TABLES}; {ASKED_FOR}; PRAGMA user_version = {SCHEMA_VERSION}; "
+            f"BEGIN IMMEDIATE; {TABLES}; PRAGMA user_version = {SCHEMA_VERSION}; "
             f"PRAGMA application_id = {APPLICATION_ID};"
         )
         checksums.keep_checksums(connection)
@@ -114,15 +114,12 @@ def open_existing(directory: Path) -> sqlite3.Connection:
     with closed_on_error(connection), explained(directory):
         _require_ours(connection, directory)
         _durable(connection, directory)
-        connection.execute(ASKED_FOR)
         checksums.keep_checksums(connection)
-        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'in_flight'").fetchone()[0]:
-            connection.executescript(COUNTED)
     return connection
 
 
 def disorder(connection: sqlite3.Connection, tables: Iterable[str] | None = None) -> list[str]:
-    """What is wrong with the database's own order, or that of some tables: its pages, and the indices by which it finds
+    """Faults in the database's own order, or that of some tables: its pages, and the indices by which it finds
     rows."""
     parts = [MOST_FAULTS] if tables is None else [table for table in tables if checksums.is_there(connection, table)]
     try:
@@ -136,7 +133,7 @@ def disorder(connection: sqlite3.Connection, tables: Iterable[str] | None = None
 
 
 def order_anew(directory: Path) -> str:
-    """What mends a database all of whose rows are what was written."""
+    """Instructions to repair a database all of whose rows are intact."""
     return (
         "no row is known to be damaged, but the order in which the database finds them is: "
         f"`sqlite3 {shlex.quote(str(directory / DATABASE_FILE))} 'REINDEX; VACUUM'` makes that anew from the rows"

@@ -36,7 +36,7 @@ OUT_OF_RANGE = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for o
 
 
 def _conditions() -> Iterator[str]:
-    """What holds of every trial, column by column, as SQL."""
+    """Conditions on every trial, column by column, as SQL."""
     for name, most in {**_COUNTS, **dict.fromkeys(_TOKENS, MOST)}.items():
         yield f"typeof({name}) = 'integer' AND {name} BETWEEN -1 AND {most}"
     yield f"typeof(category) = 'null' OR typeof(category) = 'integer' AND category BETWEEN 0 AND {MOST_TRIALS}"

@@ -17,7 +17,7 @@ from adaptive_eval.store.stored_texts import StoredTexts, digest_of_texts
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
-    """What was found in `run.sqlite`."""
+    """The outcome of checking `run.sqlite`."""
 
     rows: dict[str, int]
     """By table, without those that cannot be read."""
@@ -27,7 +27,7 @@ class Integrity:
     elsewhere: tuple[str, ...] = ()
     """Places with answers that could not be checked, since nobody has given them."""
     notes: tuple[str, ...] = ()
-    """What else is to be known."""
+    """Notes that are no damage."""
     order_alone: bool = False
     """Every row is what was written; the order in which the database finds them is not."""
 

@@ -1,4 +1,4 @@
-"""What the trials of a large run come to, kept beside them: who looks at the run need not read them all.
+"""Sums over the trials of a large run, kept beside them: who looks at the run need not read them all.
 
 The one row of the table `summed` says it of all trials up to one. The database itself drops that row when one of these
 trials is changed or removed, by triggers that stay in the file: so no writer can forget it, not even one of an earlier
@@ -59,11 +59,11 @@ class KeptSums(NamedTuple):
     packed: bytes
 
     def sums(self) -> list[ReplicaSums]:
-        """What came from each replica."""
+        """The sums of each replica."""
         return _read(ReplicaSums, self.replicas)
 
     def spending(self) -> list[Spending]:
-        """What had been used at some moments, the last of them that of the last trial."""
+        """Spending at some moments, the last of them that of the last trial."""
         return _read(Spending, self.told_spending)
 
     def counts(self) -> Counts:
@@ -91,7 +91,7 @@ def _misformed() -> StoreError:
 
 
 def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
-    """What is kept of a run; None where nothing is."""
+    """The stored sums of a run; None if there are none."""
     if not is_there(connection, "summed"):
         return None
     columns = "last, trials, replicas, spending, models, questions, counts"
@@ -109,7 +109,7 @@ def together(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list
 
 
 def whole(sums: Sequence[ReplicaSums]) -> Spending:
-    """What these come to."""
+    """The total of these sums."""
     return Spending(
         at=max((one.at for one in sums), default=0.0),
         trials=sum(one.trials for one in sums),

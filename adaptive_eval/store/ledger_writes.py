@@ -1,4 +1,4 @@
-"""What a ledger is told to do within a transaction."""
+"""Protocol for the writes within a transaction of a ledger."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol

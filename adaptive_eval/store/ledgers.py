@@ -1,4 +1,4 @@
-"""What a store asks of the database that is its ledger, whichever it is."""
+"""Protocol of the database that is the ledger of a run, whichever it is."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +22,7 @@ class RunLedger(Protocol):
 
     @property
     def where(self) -> str:
-        """What the ledger is called in errors."""
+        """Name of the ledger in errors."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class RunLedger(Protocol):
         ...
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
-        """What a query finds, with `?` for each value."""
+        """Rows of a query, with `?` for each value."""
         ...
 
     def stream(self, query: str, *values: object) -> Iterator[Row]:
@@ -56,7 +56,7 @@ class RunLedger(Protocol):
         ...
 
     def kept_sums(self) -> KeptSums | None:
-        """What the trials up to one come to, where that is kept."""
+        """Sums over the trials up to one; None if they are not kept."""
         ...
 
     @property

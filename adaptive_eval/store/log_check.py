@@ -80,7 +80,7 @@ def _lost_commits(log: Path) -> int:
 
 
 def _frames(file: BinaryIO, page: int, words: str, before: tuple[int, int]) -> Iterator[_Frame]:
-    """What comes next in the log, up to a frame that is not there whole."""
+    """Next frames of the log, up to one that is incomplete."""
     size = FRAME_HEAD + page
     ends = np.array([before], np.uint32)
     while found := len(read := file.read(FRAMES_AT_ONCE * size)) // size:

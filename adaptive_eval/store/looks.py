@@ -1,12 +1,10 @@
 """A look as plain values, by names: what is stored and published.
 
 `trials.max` may be changed after looks were taken. The record of that is the event that is stored with a changed
-configuration, in the same transaction; it says how many looks there were. Events of earlier versions do not: these took
-all looks anew under the new horizon.
+configuration, in the same transaction; it says how many looks there were.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import nan
 from typing import Any, NamedTuple, TypeGuard, cast
 
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
@@ -19,16 +17,14 @@ from adaptive_eval.store.forms import is_look
 from adaptive_eval.store.roster import Names
 
 PATH = "trials.max"
-UNSAID: dict[str, Any] = {"rho": nan, "power": nan, "trials_needed": nan, "reversed": False}
-"""Of a verdict that does not say so."""
 
 
 class HorizonChange(NamedTuple):
-    """One change of the horizon, as it is recorded; `looks` is None where that is not known."""
+    """One change of the horizon, as it is recorded."""
 
     was: int
     now: int
-    looks: int | None
+    looks: int
     at: float
 
 
@@ -36,7 +32,7 @@ def changed_horizons(events: Sequence[Event]) -> Iterator[HorizonChange]:
     """Every change of the horizon after the first look."""
     for event in events_of_kind(events, SettingsChanged):
         for change in event.changes:
-            if change.path == PATH and _is_horizon(change.was) and _is_horizon(change.now) and event.looks != 0:
+            if change.path == PATH and _is_horizon(change.was) and _is_horizon(change.now) and event.looks:
                 yield HorizonChange(change.was, change.now, event.looks, event.at)
 
 
@@ -108,8 +104,8 @@ def _whole(stored: StoredLook) -> dict[str, Any]:
 
 
 def _verdict(plain: Mapping[str, Any], models: Names) -> PairVerdict:
-    """What a later version writes besides is passed over."""
+    """Convert a stored verdict; fields of later versions are ignored."""
     known: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields if name in plain}
     known["better"] = models.position_of(plain["better"])
     known["worse"] = None if plain["worse"] is None else models.position_of(plain["worse"])
-    return PairVerdict(**(UNSAID | known | {"verdict": Verdict(plain["verdict"])}))
+    return PairVerdict(**(known | {"verdict": Verdict(plain["verdict"])}))

@@ -1,4 +1,4 @@
-"""What a column of a Parquet file unpacks to, by the headers of its pages, before anything is unpacked.
+"""Unpacked size of a column of a Parquet file, by the headers of its pages, before anything is unpacked.
 
 A Parquet file says of each row group how large it is, and nothing holds it to that: a page of a few bytes may unpack to
 gigabytes, a dictionary or a shared prefix may stand for one text a million times. What stands in a page's own header

@@ -18,7 +18,7 @@ class PendingBatch:
     planned: float
     """Seconds since 1970."""
     batch: str | None = None
-    """What the service calls it; None as long as nobody has heard."""
+    """The service's id of it; None until the service has replied."""
     since: float = 0.0
     """When the service took it."""
     cancelled: bool = False

@@ -104,7 +104,7 @@ _MEANT = {
     "row": "NULL",
     "token_logprobs": "NULL",
 }
-"""What a name stands for where the table of trials has no column of that name."""
+"""SQL for names that are no columns of the table of trials."""
 _MEANT_SEGMENTED = {"size": f"ifnull(moved.size, {_MEANT['size']})", "segment": "moved.segment", "row": "moved.row"}
 """`_MEANT` where texts may lie in segments."""
 KEPT_LOGPROBS = {"token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)"}
@@ -189,7 +189,7 @@ SUMS = summed_by_replica(total="total({0})", whole="sum({0})", source="trials NO
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """What reads a run, but for what is the same in every database and needed once."""
+    """SQL that reads a run, except for statements that are the same in every database."""
 
     outcomes: str
     trials: str

@@ -47,6 +47,9 @@ from adaptive_eval.store.summing import added, all_spending, all_sums, on_roster
 MOST_ROUNDS = 2**31 - 1
 """No round has a higher number."""
 
+LAST_SECOND = 253_402_300_800.0
+"""The end of the year 9999: no date is later."""
+
 
 class RunReader:
     """Everything that is stored of a run, as frozen values."""
@@ -93,7 +96,7 @@ class RunReader:
         return self._ledger.one_moment()
 
     def header(self) -> RunHeader:
-        """What the run is, with its newest configuration."""
+        """The header of the run, with its newest configuration."""
         return RunHeader(
             name=str(self._value("name")),
             configuration=self.configurations()[-1],
@@ -178,7 +181,7 @@ class RunReader:
         return map(TrialFacts._make, self._stream(self._queries.facts))
 
     def judge_use(self) -> JudgeUse | None:
-        """What a judge has used on these answers; None where there was none."""
+        """Usage of a judge on these answers; None without one."""
         (row,) = self._rows(self._queries.judge_use)
         used, agreements = row[: -len(queries.AGREEMENTS)], row[-len(queries.AGREEMENTS) :]
         return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
@@ -227,12 +230,12 @@ class RunReader:
         yield from map(self._record, self._rows(self._queries.trials + condition, model, question, after))
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
-        """What the trials come to, by model and replica, counted from after the trial with this number."""
+        """Sums over the trials after the one with this number, by model and replica."""
         known = None if after else self._ledger.kept_sums()
         return sums_after(self._ledger, after) if known is None else all_sums(self._ledger, known)
 
     def trial_uses(self) -> Iterator[TrialUse]:
-        """What every trial used, in the order of commitment."""
+        """Usage of every trial, in the order of commitment."""
         return map(TrialUse._make, self._stream(self._queries.uses))
 
     def looks(self, first: int = 0) -> list[StoredLook]:
@@ -287,7 +290,7 @@ class RunReader:
         return {number: at for number, at in rows}
 
     def spending(self, steps: int) -> list[Spending]:
-        """What had been used after about each 1/steps of the trials, in the order of commitment."""
+        """Cumulative spending after about each 1/steps of the trials, in the order of commitment."""
         return thinned(all_spending(self._ledger, self._ledger.kept_sums(), steps), steps)
 
     def traffic(self) -> list[ReplicaTraffic]:
@@ -314,9 +317,12 @@ class RunReader:
 
     def _seconds(self, key: str) -> float:
         try:
-            return float(self._value(key))
+            seconds = float(self._value(key))
         except (TypeError, ValueError) as error:
             raise self._damaged(f"run {key} is no time") from error
+        if not 0.0 <= seconds < LAST_SECOND:
+            raise self._damaged(f"run {key} is no time")
+        return seconds
 
     def _looks(self, which: str, *parameters: object) -> Iterator[StoredLook]:
         """Looks of the newest configuration."""

@@ -23,7 +23,7 @@ LARGEST_SIZE = 512
 
 
 class StoredOutcome(NamedTuple):
-    """What a resume needs of a trial: everything but its texts."""
+    """A trial without its texts, as a resume needs it."""
 
     model: str
     question: str
@@ -36,7 +36,7 @@ class StoredOutcome(NamedTuple):
     size: int = LARGEST_SIZE
     """Bytes of its texts, each counted up to `LARGEST_SIZE`."""
     correct: bool | None = None
-    """What the grader says, where it says it."""
+    """The grader's verdict, if it gives one."""
     found: bool | None = None
     """The grader found an answer in it; None where it does not say."""
     bits: float | None = None
@@ -95,7 +95,7 @@ class RoundCount(NamedTuple):
 
 
 class TrialUse(NamedTuple):
-    """What a trial's answer used, and how it was graded."""
+    """Usage and category of a trial."""
 
     model: str
     question: str
@@ -107,7 +107,7 @@ class TrialUse(NamedTuple):
 
 
 class TrialFacts(NamedTuple):
-    """What any rubric could go by: everything of a graded trial but its texts."""
+    """Facts for any rubric: everything of a graded trial but its texts."""
 
     model: str
     question: str
@@ -164,7 +164,7 @@ class TrialRecord:
         )
 
     def outcome(self) -> StoredOutcome:
-        """What a resume would read of it."""
+        """The trial as a resume would read it."""
         if self._outcome is None:
             object.__setattr__(self, "_outcome", self._worked_out())
         assert self._outcome is not None
@@ -200,7 +200,7 @@ class Regrade(NamedTuple):
     extracted: str | None
     grader_error: str | None
     cost: Cost = NO_COST
-    """What it has cost, besides what is stored."""
+    """Cost of the grade, on top of what is stored."""
 
     @property
     def failed(self) -> bool:
@@ -217,7 +217,7 @@ class StoredLook(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What the run had used at a moment, over all models."""
+    """Cumulative usage of the run at a moment, over all models."""
 
     at: float
     """Seconds since 1970."""
@@ -227,7 +227,7 @@ class Spending:
     gpu_seconds: float
 
     def and_then(self, part: "Spending") -> "Spending":
-        """What had been used when this was used as well."""
+        """Add usage that came after."""
         return Spending(
             at=part.at,
             trials=self.trials + part.trials,
@@ -255,7 +255,7 @@ class ReplicaTraffic:
 
 
 class ReplicaSums(NamedTuple):
-    """What the stored answers of one model by one of its replicas come to."""
+    """Sums over the stored answers of one model by one of its replicas."""
 
     model: str
     replica: str
@@ -297,12 +297,12 @@ class ReplicaSums(NamedTuple):
 
 
 ADDED = tuple(name for name in ReplicaSums._fields if name not in ("model", "replica", "last", "at"))
-"""What adds up."""
+"""Fields that are added."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeUse:
-    """What the verdicts on stored answers have used, where a judge gave them; it is part of what the trials cost."""
+    """Usage of a judge's verdicts on stored answers; it is part of the cost of the trials."""
 
     answers: int
     prompt_tokens: float
@@ -323,13 +323,13 @@ class JudgeUse:
 
 
 class GradingUse(NamedTuple):
-    """What grades have used that a judge or a verifier was asked for, and of how many answers they are."""
+    """Usage of grades by a judge or a verifier, and the number of answers with such a grade."""
 
     answers: int = 0
     cost: Cost = NO_COST
     verdicts_in_vain: int = 0
     in_vain: Cost = NO_COST
-    """What verdicts have used besides that could not be read, or that others have replaced."""
+    """Usage of further verdicts that could not be read, or were replaced."""
 
     def plus(self, more: "GradingUse") -> "GradingUse":
         """The sum of both."""
@@ -345,7 +345,7 @@ NO_GRADING = GradingUse()
 
 
 def wasted_use(event: VerdictsWasted) -> GradingUse:
-    """What the event says was used for no grade."""
+    """Usage that led to no grade, by its event."""
     return GradingUse(verdicts_in_vain=event.verdicts, in_vain=Cost(event.tokens, event.usd, event.gpu_seconds))
 
 
@@ -368,7 +368,7 @@ class SentRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """What is committed together."""
+    """Records that are committed together."""
 
     trials: Sequence[TrialRecord] = ()
     looks: Sequence[StoredLook] = ()
@@ -387,15 +387,15 @@ class CommitBatch:
 
 @dataclass(frozen=True, slots=True)
 class RunHeader:
-    """What a run is: its name, its configuration, and what its trials mean."""
+    """Name and configuration of a run, and what its trials depend on."""
 
     name: str
     configuration: Json
     """The whole configuration as plain values, without any secret."""
     meaning: Json
-    """What every trial depends on: seed, prompt, grader, rubric."""
+    """Settings that every trial depends on: seed, prompt, grader, rubric."""
     models: Mapping[str, Json]
-    """What the trials of each model depend on: its served name and sampling settings."""
+    """Settings that the trials of each model depend on: its served name and sampling."""
     questions: Mapping[str, Json]
     """Every question by its id, with everything a grader or a report needs."""
 

@@ -74,7 +74,7 @@ class SamplingFreedom(NamedTuple):
     as_it_is: bool
     """From the very distribution that log-probabilities are of, or a flatter one."""
     cut: str = ""
-    """What keeps it from some tokens, or may do so; of two models that are cut alike it is the same."""
+    """Settings that may keep it from some tokens; equal for two models that are cut alike."""
 
     @classmethod
     def of(cls, sampling: Sampling) -> Self | None:
@@ -90,7 +90,7 @@ class SamplingFreedom(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What bears on how likely an answer comes again."""
+    """Properties of an answer on which the chance of a repeat depends."""
 
     bits: float | None
     size: int
@@ -108,7 +108,7 @@ class _Short(NamedTuple):
     """Some of them are."""
 
     def and_also(self, kind: _Kind, agree: bool) -> "_Short":
-        """What is known with one more pair."""
+        """Add one more pair."""
         return _Short(self.pairs + 1, self.agreed + agree, min(self.size, kind.size), self.right or kind.right)
 
 
@@ -150,7 +150,7 @@ class _Halves:
 
 
 class _ShortOnes:
-    """What is known of each question with short answers, and the digest of one of them."""
+    """Pairs of each question with short answers, and the digest of one of them."""
 
     def __init__(self) -> None:
         self._digest, self._what = Column("q"), Column("i")
@@ -237,7 +237,7 @@ class AnswerPairs:
 
 
 def _kind_of(outcome: StoredOutcome) -> _Kind:
-    """What is kept of it, in steps: always so that it may come again more likely than it does."""
+    """Properties in steps, each rounded so that a repeat seems more likely than it is."""
     bits = None if outcome.bits is None else min(outcome.bits, MOST_BITS)
     if bits is not None:
         bits = math.floor(bits * STEPS) / STEPS if bits < FINE else float(math.floor(bits))
@@ -246,7 +246,7 @@ def _kind_of(outcome: StoredOutcome) -> _Kind:
 
 
 class RepeatsFound(NamedTuple):
-    """What the pairs of a model show."""
+    """Repeats among the pairs of a model."""
 
     pairs: int
     agreed: int
@@ -306,7 +306,7 @@ def _chance_of(kind: _Kind, how: SamplingFreedom) -> float | None:
 def _bounds_of_short(
     model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]
 ) -> Iterator[_Bound]:
-    """What can be said of short answers of a model whose pairs all agree."""
+    """Bounds for the short answers of a model whose pairs all agree."""
     mine, how = pairs[model], drawn[model]
     there = mine.not_right()
     if how is None or not there or any(kind.bits is not None for kind in mine.there if how.as_it_is):

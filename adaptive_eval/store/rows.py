@@ -76,7 +76,7 @@ def pack_logprobs(told: AnswerLogprobs) -> bytes:
 
 
 def unpack_logprobs(stored: object) -> AnswerLogprobs:
-    """What `pack_logprobs` was given, to four decimals; raises `StoreError` where it was given none."""
+    """Unpack log-probabilities, to four decimals; raises `StoreError` if they are damaged."""
     try:
         tokens, steps = json.loads(_unpacked(stored if isinstance(stored, bytes) else b""))
         if len(tokens) == len(steps) and all(isinstance(one, str) for one in tokens):
@@ -87,7 +87,7 @@ def unpack_logprobs(stored: object) -> AnswerLogprobs:
 
 
 def json_object(stored: object, what: str) -> dict[str, Any]:
-    """What is stored as a JSON object; raises `StoreError` where it is anything else."""
+    """Parse a stored JSON object; raises `StoreError` if it is anything else."""
     try:
         found = json.loads(stored) if isinstance(stored, str | bytes) else None
     except (ValueError, RecursionError):
@@ -131,7 +131,7 @@ def _compress_by_zlib(data: bytes) -> bytes:
 
 
 def _unpacked(stored: bytes) -> bytes:
-    """What was compressed; raises `StoreError` where it is damaged or unpacks to more than was ever written."""
+    """Decompress; raises `StoreError` if the data are damaged or unpack to more than was ever written."""
     unpacking = zlib.decompressobj()
     try:
         data = unpacking.decompress(stored, MOST_UNPACKED)
@@ -199,7 +199,7 @@ INSERT_LOGPROBS = (
 
 
 def write_run(ledger: LedgerWrites, header: RunHeader, now: float) -> None:
-    """What a run is, and its first configuration."""
+    """Write the header of a run with its first configuration."""
     run = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0, "held": "{}"}
     ledger.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
     insert_configuration(ledger, header.configuration, now)

@@ -1,21 +1,18 @@
-"""What the trials of a run mean, and whether they mean the same under the configuration of today.
+"""Check that stored trials mean the same under the configuration of today.
 
 A resume may not change what the stored trials depend on. Trials mean the same only under the same seed, prompt, grader
 and rubric, the same questions, and for each model the same served name and sampling settings. A model may join a run or
 leave it: seeds and decisions go by name, so the others' trials stay what they are, and the looks are taken anew over
-the models of today. A question may not: it is part of what every score is the mean of. Runs that were begun before a
-grader's source files were part of its meaning resume, and have them from then on.
+the models of today. A question may not: it is part of what every score is the mean of.
 """
 
 from collections.abc import Iterator, Mapping
 
 from adaptive_eval.errors import RunChanged
-from adaptive_eval.store.events.event import Change, Json
+from adaptive_eval.store.events.event import Change
 from adaptive_eval.store.records import RunHeader
 
 SHOWN_CHANGES = 12
-SOURCES = "sources"
-"""Under a grader's meaning: the files of one that is the user's own."""
 _ABSENT = object()
 
 
@@ -32,7 +29,7 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
     """Raise `RunChanged` with every difference in what the trials mean."""
     common = stored.models.keys() & now.models.keys()
     changes = [
-        *differences(with_sources(stored.meaning, now.meaning), now.meaning),
+        *differences(stored.meaning, now.meaning),
         *differences(
             {name: stored.models[name] for name in common}, {name: now.models[name] for name in common}, "models"
         ),
@@ -49,11 +46,3 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
             "After a change of grader (its source files are part of it) or rubric alone, `adaptive-eval regrade RUN "
             "--config CONFIG` grades anew what is stored."
         )
-
-
-def with_sources(stored: Json, now: Json) -> Json:
-    """The stored meaning, with the grader's source files of today where none were kept."""
-    was, grader = stored.get("grader"), now.get("grader")
-    if not isinstance(was, dict) or not isinstance(grader, dict) or SOURCES in was or SOURCES not in grader:
-        return stored
-    return {**stored, "grader": {**was, SOURCES: grader[SOURCES]}}

@@ -60,7 +60,7 @@ class SqliteLedger:
         return str(self.directory / database.DATABASE_FILE)
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
-        """What a query finds."""
+        """Rows of a query."""
         with database.explained(self.directory):
             # not the cursor itself, which complains when it is left after the database was closed
             yield from map(tuple, self.connection.execute(query, values))
@@ -90,7 +90,7 @@ class SqliteLedger:
                 raise damaged(self.directory, self.where, f"{fault}; {database.order_anew(self.directory)}")
 
     def kept_sums(self) -> KeptSums | None:
-        """What the trials up to one come to, where that is kept."""
+        """Sums over the trials up to one; None if they are not kept."""
         with database.explained(self.directory):
             return read_sums(self.connection)
 

@@ -11,6 +11,7 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import closed_on_error
 from adaptive_eval.sections import LEDGER, PATIENCE
 from adaptive_eval.store import database, whereabouts
+from adaptive_eval.store.address import is_address, shown
 from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.events.answers import AnswersLost
 from adaptive_eval.store.events.event import Change, Event
@@ -18,7 +19,6 @@ from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.moving import AnswerMover, mover_of, sweep
-from adaptive_eval.store.postgres.address import is_address, shown
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     CellCount,
@@ -167,7 +167,7 @@ class Store:
 
     @property
     def name(self) -> str:
-        """What the run is called where there are many: by its directory, or in a database."""
+        """Name of the run among many: that of its directory, or in a database."""
         address = whereabouts.ledger_of(self.directory)
         return self.directory.absolute().name if address is None or address.run is None else address.run
 
@@ -186,7 +186,7 @@ class Store:
             self._keep_ledger(writes, batch)
             if batch.elapsed is not None:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
-            if batch.held is not None:  # a run of before has no such row, and gets none: what it held then is unknown
+            if batch.held is not None:
                 writes.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
         if self._mover is not None:
             self._mover.count(batch.trials)
@@ -197,7 +197,7 @@ class Store:
             keep_sums(self._ledger)
 
     def take_news(self) -> Iterator[Event]:
-        """What the store has recorded by itself since the last time."""
+        """Events that the store has recorded by itself since the last call."""
         while self._news:
             yield self._news.popleft()
 
@@ -316,8 +316,6 @@ class Store:
         with self._ledger.transaction() as writes:
             joining = header.models.keys() - stored.models.keys()
             insert_models(writes, {name: header.models[name] for name in header.models if name in joining})
-            if stored.meaning != header.meaning:  # the run is from before a grader's sources were kept
-                _mean(writes, header)
             if event is not None:
                 insert_configuration(writes, header.configuration, time.time())
                 write_events(writes, [event], time.time())
@@ -411,7 +409,7 @@ def _require_nothing_lost(directory: Path) -> None:
 
 
 def _others(directory: Path, but: str | None = None) -> str:
-    """What else is there, as many names as a message has room for; `but`: without that file and SQLite's beside it."""
+    """Other files, as many names as a message has room for; `but`: without that file and SQLite's beside it."""
     try:
         names = [one.name for one in directory.iterdir() if not _is_incidental(one.name)]
     except OSError as error:

@@ -58,7 +58,7 @@ class StoredTexts:
         return texts
 
     def damages(self) -> Iterator[str]:
-        """What is wrong with the segments that can be read here: each whole, and each text in it."""
+        """Check the readable segments: each as a whole, and each text in it."""
         for one in self.segments():
             if not self.is_open_to(one):
                 continue
@@ -140,5 +140,5 @@ class StoredTexts:
 
 
 def digest_of_texts(texts: TextPair) -> int | None:
-    """What the ledger has of an answer with these texts."""
+    """The digest that the ledger has for an answer with these texts."""
     return answer_digest(Answer(texts.text or "", "", 0, "", 0.0, texts.reasoning))

@@ -84,7 +84,7 @@ def keep_sums(ledger: RunLedger) -> None:
 
 
 def sums_after(ledger: RunLedger, trial: int) -> list[ReplicaSums]:
-    """What came from each replica after the trial with this number."""
+    """Sums of each replica after the trial with this number."""
     found: list[ReplicaSums] = []
     for after, until in _parts(ledger, trial):
         found = together(found, list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, after, until))))
@@ -99,12 +99,12 @@ def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
 
 
 def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
-    """What came from each replica: what is known, and after that."""
+    """Sums of each replica: the stored ones with those of later trials."""
     return together(known.sums(), sums_after(ledger, known.last))
 
 
 def all_spending(ledger: RunLedger, known: KeptSums | None, steps: int) -> list[Spending]:
-    """What had been used at some moments, those that are known and after them about so many more."""
+    """Spending at the stored moments, and at about so many after them."""
     first, told = (0, [NOTHING]) if known is None else (known.last, known.spending())
     parts = list(_parts(ledger, first))
     for after, until in parts:

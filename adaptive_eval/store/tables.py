@@ -75,23 +75,12 @@ CREATE TABLE events (
     kind TEXT NOT NULL,            -- see store/events/
     body TEXT NOT NULL             -- JSON
 );
-"""
 
-ASKED_FOR = """
-CREATE TABLE IF NOT EXISTS asked_for (  -- trials that were sent and have no answer yet, where a cap must hold
+CREATE TABLE asked_for (           -- trials that were sent and have no answer yet, where a cap must hold
     model INTEGER PRIMARY KEY,
     trials INTEGER NOT NULL
 );
 """
-"""Runs from before there was one get the table when they are gone on with."""
-COUNTED = """
-BEGIN IMMEDIATE;
-INSERT INTO asked_for SELECT model, count(*) FROM in_flight GROUP BY model;
-DROP TABLE in_flight;
-DELETE FROM row_checks WHERE place = 'in_flight';
-COMMIT;
-"""
-"""Runs of before have a row for each trial."""
 
 SEGMENTS = """
 CREATE TABLE segments (

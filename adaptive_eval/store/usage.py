@@ -22,11 +22,11 @@ class TrialUsage:
     usd: float = 0.0
     gpu_seconds: float = 0.0
     grading: GradingUse = NO_GRADING
-    """What grades that a judge or a verifier was asked for have used: part of the above."""
+    """Usage of grades by a judge or a verifier: part of the above."""
     signals: Counter[str] = field(default_factory=Counter)
     """Signals of the answers: truncated, empty, timed_out ..."""
     answers: SharedTraits = field(default_factory=SharedTraits)
-    """What all of them may have in common."""
+    """Traits that all of them may share."""
     pairs: AnswerPairs = field(default_factory=AnswerPairs)
     """Whether answers come again."""
     _seen: NumberSet = field(default_factory=NumberSet)
@@ -37,7 +37,7 @@ class TrialUsage:
         self.judge(outcome)
 
     def spend(self, outcome: StoredOutcome) -> None:
-        """What one more answer has used, whatever it is worth."""
+        """Count the usage of one more answer, whatever its grade."""
         self.trials += 1
         self.tokens += outcome.cost.tokens
         self.usd += outcome.cost.usd
@@ -46,7 +46,7 @@ class TrialUsage:
             self.signals.update(outcome.flags.split())
 
     def judge(self, outcome: StoredOutcome) -> None:
-        """What it is worth, where it is known."""
+        """Count its grade, if it has one."""
         if outcome.awaits:
             return
         self.ungraded += outcome.category is None

@@ -1,17 +1,20 @@
 """Where the ledger of a run is: in `run.sqlite` of its directory, or in a database that `ledger.json` there names.
 
-A path that stands for the address of a run (`postgres/address.py`) is as good as a directory to whoever only reads.
+A path that stands for the address of a run (`address.py`) is as good as a directory to whoever only reads.
 """
 
 import json
+import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import FileLock, is_locked, read_whole, write_whole
 from adaptive_eval.imports import load_extra
 from adaptive_eval.store import database
+from adaptive_eval.store.address import VARIABLE, LedgerAddress, address_of, is_address
 from adaptive_eval.store.ledgers import RunLedger
-from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress, address_of, is_address
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
 POINTER_FILE = "ledger.json"
@@ -186,3 +189,41 @@ def _address_in(pointer: bytes, directory: Path) -> LedgerAddress:
     if address.run is None:
         raise StoreError(f"{directory / POINTER_FILE} names no run: it was not written by adaptive-eval")
     return address
+
+
+def runs_in(path: Path) -> dict[str, Path]:
+    """The runs by name: the directory itself, or what lies in it; nothing where it cannot be looked into."""
+    if holds_ledger(path):
+        return {path.name: path}
+    if (address := address_of(path)) is not None:
+        return {name: address.run_at(name).path for name in names_in(address)}
+    try:
+        found = sorted(path.iterdir())
+    except OSError:  # it is not there yet, or no more
+        return {}
+    return {one.name: one for one in found if any(os.access(one / name, os.R_OK) for name in LEDGER_FILES)}
+
+
+MARK = "~"
+"""Before the number of a run that was begun with `--fresh`, as in `<folder>/<name>~2`; no run's name has it."""
+
+
+def newest_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
+    """The run of this name that was begun last; the plain name where there is none. A database may have some, too."""
+    return folder / _directory(name, max([1, *_numbers(folder, name, elsewhere)]))
+
+
+def fresh_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
+    """A directory that does not exist yet, nor a run of its name elsewhere; the plain name where it is free."""
+    return folder / _directory(name, max([0, *_numbers(folder, name, elsewhere)]) + 1)
+
+
+def _directory(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}{MARK}{number}"
+
+
+def _numbers(folder: Path, name: str, elsewhere: Iterable[str]) -> list[int]:
+    here = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    pattern = re.compile(rf"{re.escape(name)}(?:{MARK}(\d+))?")
+    found = map(pattern.fullmatch, {*here, *elsewhere})
+    return [int(match[1] or 1) for match in found if match]

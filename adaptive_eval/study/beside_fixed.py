@@ -8,7 +8,7 @@ leave open, as `plan` draws them from a pilot, and there a run by the same plan 
 Where gaps come out larger than they are, both cost less, so that their ratio is nearer to the truth than either. How
 far it may be off has two parts: what the draw of worlds leaves open, by the jackknife, half as much again, since the
 truth is one world and no mean; and `OFF`. Both were chosen so that intervals hold the truth in 80% of runs and more,
-measured in benchmarks/beside_fixed.md.
+measured in benchmarks/as_many_calls.md.
 """
 
 import math
@@ -47,7 +47,7 @@ def keep_beside_fixed(directory: Path) -> bool:
     Raises `StoreError` where there is no run, it is damaged, or names a plug-in.
     """
     with opened_run(directory) as stored:
-        results = stored.published
+        results = stored.published()
         if results is None or results.run.status != "finished" or any(row.set_aside for row in results.models):
             return False
         counts = stored.counts().cells.astype(np.int64)
@@ -103,8 +103,8 @@ def _both(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _
     ]
     controller = Controller(replace(plan, budget=Budget()), keep_looks=False)
     drive_rounds(controller, tapes[0])
-    truth = np.asarray((chances @ bench.weights).mean(axis=1))
-    curves = [one_look_at(tape, truth, bench.questions, plan.trials.max, z).called for tape in tapes]
+    truth, g = bench.mean(chances @ bench.weights), bench.question_weights
+    curves = [one_look_at(tape, truth, bench.questions, plan.trials.max, z, g).called for tape in tapes]
     look = controller.latest_look()
     called = 0.0 if look is None else float(look.count(Verdict.RESOLVED))
     return _InOneWorld(

@@ -15,8 +15,8 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.starting_point import StartingPoint
-from adaptive_eval.scheduler.ledger import cost_of
 from adaptive_eval.store import OpponentAnswered
+from adaptive_eval.store.spending import cost_of
 from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import (
     AnswerUsage,

@@ -43,10 +43,11 @@ def fixed_with_as_many(
     curves = [
         one_look_at(
             tape_of_world(plan, world, served, (seed, number)),
-            np.asarray((world @ bench.weights).mean(axis=1)),
+            bench.mean(world @ bench.weights),
             bench.questions,
             most,
             float(ndtri(confidence)),
+            bench.question_weights,
         ).called
         for number, world in enumerate(worlds[:few])
     ]

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget
-from adaptive_eval.record.history import fresh_directory, newest_directory
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import RunReader, require_same_meaning
+from adaptive_eval.store.whereabouts import fresh_directory, newest_directory
 from adaptive_eval.study.first_answers import answers_before, words_of
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
@@ -154,7 +154,7 @@ def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None
     else:
         drawn = prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
     for chances in drawn:
-        yield chances if request.gap is None else spaced(chances, bench.weights, request.gap)
+        yield chances if request.gap is None else spaced(chances, bench.weights, request.gap, bench.question_weights)
 
 
 def _basis(request: ForecastRequest, pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:

@@ -64,7 +64,7 @@ def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, st
 
 
 def _slots(seat: AskedGrader) -> int:
-    return seat.concurrency.concurrency * len(seat.server.replicas)
+    return seat.concurrency.in_flight * len(seat.server.replicas)
 
 
 def _as_seen(grader: AskedGrader, seen: JudgeUse) -> Cost:
@@ -87,7 +87,7 @@ def _guessed(prepared: PreparedRun, grader: AskedGrader, usage: AnswerUsage) -> 
 def _guessed_of(seat: AskedGrader, prepared: PreparedRun, answer: float) -> Cost:
     prompt = _mean_bytes(seat, prepared) / BYTES_A_TOKEN + answer
     completion = _guessed_completion(seat)
-    seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.concurrency)
+    seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
     return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
 

@@ -1,6 +1,6 @@
 """For how long a simulated run holds its servers: those that it starts are stopped while it waits for a batch.
 
-A run stops them at once where it knows how long a batch takes (`scheduler.idle_servers`), and what it takes to start
+A run stops them at once where it knows how long a batch takes (`supply.idle_servers`), and what it takes to start
 them again is in no server time.
 """
 

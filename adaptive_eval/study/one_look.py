@@ -34,9 +34,11 @@ class OneLook(NamedTuple):
     """Kendall's tau-b of the scores with the true ones; nan where these are all equal."""
 
 
-def one_look_at(tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z) -> OneLook:
-    """The fixed design on a tape, after each of its first `most` trials; a call takes `z`."""
-    score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights)
+def one_look_at(
+    tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z, g: FloatArray | None = None
+) -> OneLook:
+    """The fixed design on a tape, after each of its first `most` trials; a call takes `z`, questions weigh `g`."""
+    score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights, g)
     order = np.argsort(-score, axis=1, kind="stable")
     ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
     called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
@@ -60,12 +62,12 @@ def _drawn(tape: Tape, models: int, questions: int, most: int) -> IntArray:
     return tape.categories(trials).astype(np.int64).reshape(*shape, most)
 
 
-def _estimates(outcomes: IntArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _estimates(outcomes: IntArray, weights: FloatArray, g: FloatArray | None) -> tuple[FloatArray, FloatArray]:
     """Score and variance of every model (N, L), after each trial, under the uniform prior."""
     models, questions, most = outcomes.shape
     counts = (outcomes[..., None] == np.arange(len(weights))).cumsum(axis=2)
     cells = np.moveaxis(counts, 2, 0).reshape(most * models, questions, len(weights))
-    found = estimate(cells, weights, "uniform", cells.sum(axis=-1))
+    found = estimate(cells, weights, "uniform", cells.sum(axis=-1), g=g)
     return found.score.reshape(most, models), found.var.reshape(most, models)
 
 

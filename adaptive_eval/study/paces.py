@@ -51,7 +51,7 @@ def _costs_of(
     timed = [run for run in own if run.held]
     return PaceCosts(
         favour=favour,
-        trials=median(lambda run: run.trials) or 0.0,
+        trials=min(median(lambda run: run.trials) or 0.0, scenario.most_trials),
         tokens=median(lambda run: run.tokens, usage.knows_tokens),
         usd=median(lambda run: run.usd, usage.knows_tokens and priced),
         server_hours=(

@@ -18,7 +18,6 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.scheduler.ledger import spent_on_opponent
 from adaptive_eval.store import (
     BatchEnded,
     BatchTaken,
@@ -32,7 +31,7 @@ from adaptive_eval.store import (
     TrialUse,
     differences,
 )
-from adaptive_eval.store.same_meaning import with_sources
+from adaptive_eval.store.spending import spent_on_opponent
 from scorio.moments import FloatArray
 
 BYTES_A_TOKEN = 4.0
@@ -91,7 +90,7 @@ def request_slots(model: ModelConfig, most: int) -> int:
     """Requests at a time: of a batch all that there may be, which are at `most` so many."""
     if model.batch is not None:
         return min(model.batch.most_requests, most)
-    return model.concurrency.concurrency * len(model.replicas)
+    return model.concurrency.in_flight * len(model.replicas)
 
 
 def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
@@ -341,7 +340,7 @@ def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
             {key: _but_others(now.questions[key]) for key in shared},
             "questions",
         ),
-        *differences(with_sources(then.meaning, now.meaning).get("grader"), now.meaning["grader"], "grader"),
+        *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
     ]
     told = [f"the pilot was asked or graded otherwise: {some_names(list(map(str, changes)))}"] if changes else []
     if any(then.questions[key].get(OTHERS) != now.questions[key].get(OTHERS) for key in shared):

@@ -7,7 +7,7 @@ import numpy as np
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.recording import read_recording, recording_of_run
-from adaptive_eval.store.postgres.address import is_place_of_runs
+from adaptive_eval.store.address import is_place_of_runs
 from scorio.moments import FloatArray, IntArray
 
 MOST_TRIALS = 80
@@ -42,6 +42,10 @@ def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> Out
     if not (path.exists() or is_place_of_runs(path)):
         raise ConfigError(f"{path} is neither a file nor a run; name an .npz file or a run directory")
     recording = recording_of_run(path) if is_place_of_runs(path) else read_recording(path)
+    if recording.weighing is not None:
+        raise ConfigError(
+            f"{path} has several benchmarks, and these studies take questions to weigh alike; study a run of one"
+        )
     counts = recording.counts
     fewest = int(counts.sum(axis=-1).min())
     wanted = min(fewest, MOST_TRIALS) if trials is None else trials

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.benchmarks import Weighing
 from adaptive_eval.config.decisions import BudgetConfig, Decisions
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
@@ -23,15 +23,13 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.results import Caution, Results, TurnsRow
+from adaptive_eval.record.results import Caution, Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
-from adaptive_eval.simulate.worlds import WORLDS, Latency, World
-from adaptive_eval.store.postgres.address import is_place_of_runs
+from adaptive_eval.simulate.worlds import WORLDS, World
+from adaptive_eval.store.address import is_place_of_runs
 from adaptive_eval.store.repeats import LEAST_PAIRS, AnswerPairs
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.timed import AnswerTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 
@@ -51,11 +49,19 @@ class OutcomeSource:
     """(L, M, N): what was recorded, in its order, -1 for no trial."""
     answers: tuple[RecordedAnswers, ...] | None = None
     """What the recording knows of the answers of each model, where it has more than grades."""
+    weighing: Weighing | None = None
+    """What questions weigh, where they are of several benchmarks."""
 
     @property
     def truth(self) -> FloatArray:
         """(L,): the true scores, which every estimate is judged by."""
-        return np.asarray((self.chances @ self.weights).mean(axis=1))
+        return self.bench.mean(self.chances @ self.weights)
+
+    @property
+    def bench(self) -> Bench:
+        """What the core is told of it."""
+        shares = {} if self.weighing is None else self.weighing._asdict()
+        return Bench(len(self.models), len(self.questions), self.weights, **shares)
 
     @property
     def recorded(self) -> NDArray[np.int64] | None:
@@ -71,6 +77,7 @@ class OutcomeSource:
             chances=self.chances[:, order],
             counts=None if self.counts is None else self.counts[:, order],
             outcomes=None if self.outcomes is None else self.outcomes[:, order],
+            weighing=None if self.weighing is None else self.weighing.reordered(order),
         )
 
     def best(self, most: int) -> "OutcomeSource":
@@ -122,6 +129,7 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
         counts=counts,
         outcomes=recording.outcomes,
         answers=recording.answers,
+        weighing=recording.weighing,
     )
 
 
@@ -137,7 +145,6 @@ class ReplayRequest:
     """The array of the file that holds outcomes, where it is not R."""
     top: int | None = None
     """Only this many models, the best ones."""
-    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +164,8 @@ def prepare_replay(request: ReplayRequest) -> PreparedReplay:
     if request.top is not None:
         source = source.best(request.top)
         decisions = load_decisions(request.config, request.overrides, source.models)  # which may name those left out
-    _require_countable(decisions.budget, request.timed)
-    bench = Bench(len(source.models), len(source.questions), source.weights)
-    return PreparedReplay(source, plan_on(bench, decisions, source.models), decisions)
+    _require_countable(decisions.budget)
+    return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 
 def _found(request: ReplayRequest) -> World | Recording:
@@ -192,25 +198,17 @@ def _source(drawn_from: World | Recording, what: str, decisions: Decisions, conf
     return source_of_recording(drawn_from, path.name if is_place_of_runs(path) else path.stem, weights)
 
 
-def _require_countable(budget: BudgetConfig, timed: bool) -> None:
+def _require_countable(budget: BudgetConfig) -> None:
     """A cap on what a replay does not have would silently hold nothing back."""
-    without = {"tokens": "its trials have no tokens", "usd": "its trials have no price", "gpu_hours": "it has no GPUs"}
+    without = {
+        "tokens": "its trials have no tokens",
+        "usd": "its trials have no price",
+        "gpu_hours": "it has no GPUs",
+        "wall_time": "it takes no time of its own",
+    }
     for name, why in without.items():
         if getattr(budget, name) is not None:
             raise ConfigError(f"budget.{name} cannot be kept in a replay, since {why}; --set budget.{name}=null")
-    if budget.wall_time is not None and not timed:
-        raise ConfigError(
-            "budget.wall_time needs --latency: a replay takes no time of its own; or --set budget.wall_time=null"
-        )
-
-
-class SimulatedServers(NamedTuple):
-    """Simulated servers: how long answers take, and how many requests a model may have at a time."""
-
-    latency: Latency
-    slots: int
-    swap_seconds: float | None = None
-    """All models share one server in turn, and a change of model takes so long; None: each has a server of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +216,6 @@ class PerformedReplay:
     """A replay that has ended."""
 
     controller: Controller
-    timeline: Timeline | None
     source: OutcomeSource
     """With its questions in the order in which they were asked."""
 
@@ -226,7 +223,6 @@ class PerformedReplay:
 def perform_replay(
     prepared: PreparedReplay,
     seed: int | None,
-    servers: SimulatedServers | None = None,
     on_look: Callable[[Look], None] | None = None,
 ) -> PerformedReplay:
     """Replay with trials in the random order of a seed; with None as they were recorded, where that is known. Questions
@@ -236,22 +232,12 @@ def perform_replay(
     if prepared.plan.drawn:
         source = source.in_order_of_chance(np.random.default_rng([seed or 0, 2]))
     tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
-    if servers is None:
-        return PerformedReplay(drive(controller, tape, on_look), None, source)
-    shape = len(source.models), len(source.questions)
-    times = AnswerTimes(servers.latency, shape, source.weights, np.random.default_rng([seed or 0, 1]))
-    shared = []
-    if servers.swap_seconds is not None:
-        shared = [SimulatedHost(range(len(source.models)), servers.slots, servers.swap_seconds)]
-    return PerformedReplay(controller, drive_in_time(controller, tape, times, servers.slots, on_look, shared), source)
+    return PerformedReplay(drive(controller, tape, on_look), source)
 
 
 def results_of(prepared: PreparedReplay, performed: PerformedReplay, now: float) -> Results | None:
-    """What the replay found, at `now` in seconds since 1970; None when it ended before its first look.
-
-    Its active seconds are those of the simulated servers, 0 without them.
-    """
-    source, controller, timeline = performed.source, performed.controller, performed.timeline
+    """Results of the replay, at `now` in seconds since 1970; None if it ended before its first look."""
+    source, controller = performed.source, performed.controller
     answers = source.answers or tuple(RecordedAnswers(AnswerPairs(), None) for _ in source.models)
     subject = RunSubject(
         name=source.name,
@@ -263,22 +249,12 @@ def results_of(prepared: PreparedReplay, performed: PerformedReplay, now: float)
     )
     arrived = controller.arrived.sum(axis=(1, 2)).tolist()
     usages = [TrialUsage(trials=trials, pairs=one.pairs) for trials, one in zip(arrived, answers, strict=True)]
-    elapsed = 0.0 if timeline is None else timeline.seconds
-    snapshot = take_snapshot(subject, controller, usages, elapsed=elapsed, now=now, stopped=False)
+    snapshot = take_snapshot(subject, controller, usages, elapsed=0.0, now=now, stopped=False)
     if snapshot is None:
         return None
     results = build_results(snapshot)
     warnings = (*results.warnings, *_beyond_the_record(source, performed), *_always_graded_alike(source))
-    return replace(results, warnings=warnings, turns=_turns(timeline))
-
-
-def _turns(timeline: Timeline | None) -> tuple[TurnsRow, ...]:
-    """What it took to serve all models on one server."""
-    if timeline is None or not timeline.swaps:
-        return ()
-    seconds = sum(swap.seconds for swap in timeline.swaps)
-    models = len({swap.model for swap in timeline.swaps})
-    return (TurnsRow("one server", models, len(timeline.swaps), seconds),)
+    return replace(results, warnings=warnings)
 
 
 def _always_graded_alike(source: OutcomeSource) -> Iterator[Caution]:

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.record.pairing import by_trial_in_words
 from adaptive_eval.study.pilot import Pilot
 from scorio.sinf.paired import coupling
 
 NEAR_COPIES = 0.12
 """Trials of a gate between a model and its copy with 8-bit weights, over those with seeds of their own
-(benchmarks/coupled_runs.md)."""
+(benchmarks/coupling.md)."""
 
 
 def of_same_seeds(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
@@ -35,12 +35,13 @@ def of_same_seeds(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> 
 def _in_pilot(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
     """How far each compared pair went together in a pilot whose models shared their seeds."""
     plan, names = prepared.plan, prepared.models
-    if pilot.header.configuration.get("seeds", "hashed") == "hashed":
+    if stored_config(pilot.header).trial_seeds == "hashed":
         return
     for first, second in plan.objective.comparisons(np.arange(plan.bench.models)).tolist():
         one, two = pilot.outcomes[first], pilot.outcomes[second]
         both = (one >= 0) & (two >= 0)
-        found = coupling(np.nonzero(both)[0], plan.bench.weights[one[both]], plan.bench.weights[two[both]])
+        bench, questions = plan.bench, np.nonzero(both)[0]
+        found = coupling(questions, bench.weights[one[both]], bench.weights[two[both]], bench.question_weights)
         if np.isfinite(found.variance):
             yield (
                 f"in the pilot, {names[first]} and {names[second]} shared {found.trials:,} trials: "

@@ -162,6 +162,12 @@ class Scenario:
             wall_seconds=None if budget.wall_seconds is None else max(budget.wall_seconds - first.to_come, TINY),
         )
 
+    @property
+    def most_trials(self) -> int:
+        """The maximum of trials for everyone, and what comes before."""
+        asked = int(self.bench.asked.sum()) * self.bench.questions
+        return asked * self.decisions.trials.max + self.before.trials
+
     def plan(self, variant: Variant) -> Plan:
         """The run's plan with another confidence and another budget, of whose time some has passed."""
         stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})

@@ -8,7 +8,7 @@ run at a time share one speed, so that a server has a time of its own in which t
 Where models share places, a place serves one of them until everything that was issued for it has ended; then comes the
 next model in a circle for which something waits and that is served nowhere, after a swap; and where there is none, one
 for which more waits than its servers take at a time, as a further replica. These are the turns of a run
-(`scheduler.turns`). A model that waits and finds no free place may be brought up while the last answers of another one
+(`supply.pool`). A model that waits and finds no free place may be brought up while the last answers of another one
 still run (`overlap`), where a place has memory for both; a third one waits for them. Two that run beside each other are
 simulated as fast as alone.
 """

@@ -195,7 +195,7 @@ def _summed_up(
             + _not_needed(counts + (0 if parked is None else parked), served.recorded)
         )
     tokens, usd, gpu_seconds = priced(paid, served.costs)
-    truth = compared_scores(plan, np.asarray((chances @ plan.bench.weights).mean(axis=1)))
+    truth = compared_scores(plan, plan.bench.mean(chances @ plan.bench.weights))
     return Simulated(
         reason=str(reason),
         trials=int(paid.sum()),

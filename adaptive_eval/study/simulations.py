@@ -13,7 +13,7 @@ a few runs that all end alike are not taken for certain (Agresti and Coull 1998)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -122,8 +122,8 @@ class Simulations:
     """Without any cap."""
     capped: Variant | None
     """With the configured ones."""
-    reference: Budget
-    """What the table's factors are of: the configured caps, or without any the median need of trials."""
+    budgets: Mapping[float, Budget]
+    """Of the table, by factor: of the configured caps, or without any of the median need of trials."""
     table: Mapping[tuple[float, float], Variant]
     """By factor and confidence."""
     worlds: int
@@ -171,15 +171,15 @@ def simulate_all(
                 break
         few = min(few, end)
         median = round(float(np.median([*map(_wanted, work.runs[need])])))
-        reference = budget if capped is not None else Budget(trials=max(median, 1))
-        table = _table(scenario, reference, need.budget, most)
+        budgets = _budgets(scenario, budget if capped is not None else Budget(trials=max(median, 1)), most)
+        table = _table(scenario, budgets, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
         to_come = few * sum(one not in work.runs for one in cells_to_fill)
         work.progress.so_many_more(to_come + (PACE_MOST - PACE_FIRST) * len(others))
         work.do(WantedRuns(others, min(PACE_FIRST, end), timed=True))
         table_worlds = _fill_table(work, cells_to_fill, few, _open_paces(work, need, others, min(PACE_MOST, end)))
     tried = {pace: work.runs[one] for pace, one in at_pace.items()}
-    return Simulations(work.runs, need, capped, reference, table, end, table_worlds, tried)
+    return Simulations(work.runs, need, capped, budgets, table, end, table_worlds, tried)
 
 
 def _at_paces(scenario: Scenario, need: Variant, paces: Sequence[Favour]) -> dict[Favour, Variant]:
@@ -315,12 +315,30 @@ class _Progress:
         self._tell(at_once=first)
 
 
-def _table(scenario: Scenario, reference: Budget, boundless: Budget, most: int) -> dict[tuple[float, float], Variant]:
+def _budgets(scenario: Scenario, reference: Budget, most: int) -> dict[float, Budget]:
+    """The reference times each factor, up to one that holds nothing back: the trials of the maximum for everyone."""
+    whole = scenario.most_trials
+    trials = reference.trials and min(reference.trials, whole)
+    reference, found = replace(reference, trials=trials), dict[float, Budget]()
+    for factor in FACTORS:
+        budget = scaled(reference, factor)
+        if trials is not None and budget.trials is not None and budget.trials >= whole:
+            budget = replace(budget, trials=whole)
+            if only_trials(budget):
+                return found | {round(whole / trials, 2): budget}
+        found[factor] = budget
+        if factor >= OWN and covers_everything(scenario.left(budget), scenario.bench, most):
+            break
+    return found
+
+
+def _table(
+    scenario: Scenario, budgets: Mapping[float, Budget], boundless: Budget, most: int
+) -> dict[tuple[float, float], Variant]:
     """What is simulated for each cell; a budget that holds nothing back is like none."""
     own = scenario.decisions.stopping.confidence
-    cells = [(factor, own) for factor in FACTORS]
+    cells = [(factor, own) for factor in budgets]
     cells += [(OWN, confidence) for confidence in confidences(scenario.decisions) if confidence != own]
-    budgets = {factor: scaled(reference, factor) for factor in FACTORS}
     return {
         (factor, confidence): Variant(
             confidence,

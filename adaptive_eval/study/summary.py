@@ -12,7 +12,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
-from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.core.rules import Correctable, Rule, tie_boundary
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
@@ -35,7 +35,7 @@ from adaptive_eval.study.types import (
     Undecided,
     range_of,
 )
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, weighted
 from scorio.sinf.compare import trial_variance
 
 POWER = 0.80
@@ -73,7 +73,8 @@ def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
     """
     bench = plan.bench
     trials = min(plan.trials.max, affordable_trials(plan.budget, plan) / bench.questions)
-    one_trial = trial_variance(chances, bench.weights).mean(axis=1) / bench.questions
+    v = weighted(trial_variance(chances, bench.weights), bench.question_weights, 2)
+    one_trial = v.mean(axis=1) / bench.questions
     if plan.objective.reference is None:
         first, second = np.triu_indices(len(one_trial), 1)
         one_trial = one_trial[first] + one_trial[second]
@@ -82,10 +83,10 @@ def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
         alone = np.diag(together)
         one_trial = one_trial + alone[first] + alone[second] - 2.0 * together[first, second]
     sigma = float(np.sqrt(np.median(one_trial) / trials))
-    bound = float(_rule(plan).boundary(_equals(sigma, trials / plan.trials.max))[0])
+    rule, equals, gated = _rule(plan), _equals(sigma, trials / plan.trials.max), plan.objective.margin is not None
+    bound = float((rule.boundary(equals) if gated else tie_boundary(rule, equals))[0])
     # a gate looks at one side only: an equal build passes unless it seems worse
-    beyond = POWER if plan.objective.margin is not None else (1.0 + POWER) / 2.0
-    return (bound + float(ndtri(beyond))) * sigma
+    return (bound + float(ndtri(POWER if gated else (1.0 + POWER) / 2.0))) * sigma
 
 
 def affordable_trials(budget: Budget, plan: Plan) -> float:
@@ -134,8 +135,8 @@ def summarise(
     grade: Cost,
 ) -> Forecast:
     """The forecast; `grade` is what that of one answer costs."""
-    weights, worlds = prepared.plan.bench.weights, worlds[: simulated.worlds]
-    truth = np.array([(world @ weights).mean(axis=1) for world in worlds])
+    bench, worlds = prepared.plan.bench, worlds[: simulated.worlds]
+    truth = np.array([bench.mean(world @ bench.weights) for world in worlds])
     within = simulated.runs[simulated.configured]
     plan = scenario.plan(simulated.configured)
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
@@ -284,12 +285,12 @@ def _table(simulated: Simulations) -> tuple[TableCell, ...]:
     for (factor, confidence), variant in simulated.table.items():
         runs = simulated.runs[variant][: simulated.table_worlds]
         decided = [run.decided / max(len(run.comparisons), 1) for run in runs]
-        caps = {name: getattr(simulated.reference, name) for name in CAPS}
+        caps = {name: getattr(simulated.budgets[factor], name) for name in CAPS}
         cells.append(
             TableCell(
                 factor=factor,
                 confidence=confidence,
-                budget={name: cap * factor for name, cap in caps.items() if cap is not None},
+                budget={name: cap for name, cap in caps.items() if cap is not None},
                 reached=float(np.mean([run.reached for run in runs])),
                 decided=float(np.mean(decided)),
                 trials=float(np.median([run.trials for run in runs])),

@@ -7,7 +7,7 @@ trial, as counts: whole arrays take a tenth of the time of as many trials.
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple, Protocol
@@ -17,9 +17,8 @@ import numpy as np
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import Bench
-from adaptive_eval.core.tape import Layers, Tape, TrialArrays
-from adaptive_eval.core.types import NO_COST, Ask, Look, Outcome
-from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.core.tape import Tape, TrialArrays
+from adaptive_eval.core.types import NO_COST, Look, Outcome
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
@@ -42,18 +41,12 @@ class ServedSpans(NamedTuple):
         there = np.isfinite(begun)
         return cls(begun[there], ended[there])
 
-    def busy_until(self, times: FloatArray) -> FloatArray:
-        """Slot-seconds in use up to each time: sum_i min(end_i, t) - min(start_i, t)."""
-        return _sum_of_least(self.end, times) - _sum_of_least(self.start, times)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """How a timed replay went: the time of its end and of each look, and each model's trials."""
 
     seconds: float
-    slots: tuple[int, ...]
-    """Requests at a time, by model."""
     looks: FloatArray
     served: tuple[ServedSpans, ...]
     swaps: tuple[Swap, ...] = ()
@@ -62,36 +55,12 @@ class Timeline:
     """(L, K): trials that were asked ahead, and that no look has seen."""
 
 
-def latency_of_mean(
-    seconds: float, chances: FloatArray, weights: FloatArray, sigma: float = 0.5, wrong_factor: float = 2.0
-) -> Latency:
-    """The latency with this mean over all answers of models with the chances (L, M, K): E = median factor e^(s^2/2)."""
-    mean_factor = float((chances @ _factors(weights, wrong_factor)).mean()) * float(np.exp(sigma**2 / 2.0))
-    return Latency(seconds / mean_factor, sigma, wrong_factor)
-
-
 class ServiceTimes(Protocol):
     """How long answers take."""
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial, which falls into its category."""
         ...
-
-
-class AnswerTimes:
-    """Seconds of each trial, log-normal and longer when wrong: a function of seed, model, question and trial only."""
-
-    def __init__(self, latency: Latency, shape: tuple[int, int], weights: FloatArray, rng: np.random.Generator) -> None:
-        self._median = latency.median * _factors(weights, latency.wrong_factor)
-        self._spread = Layers[float](_spreads(latency.sigma, shape, rng))
-
-    def of(self, ask: Ask, category: int) -> float:
-        """How long one answer takes."""
-        return float(self._median[category]) * self._spread.at(ask.model, ask.question, ask.trial)
-
-    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
-        """How long many answers take."""
-        return np.asarray(self._median[categories] * self._spread.of(trials))
 
 
 class _FlyingBatch:
@@ -194,7 +163,6 @@ def drive_in_time(
     tape: Tape,
     times: ServiceTimes,
     slots: int | Sequence[int],
-    on_look: Callable[[Look], None] | None = None,
     shared: Sequence[SimulatedHost] = (),
     costs: CostTable | None = None,
     gain: float = 0.0,
@@ -230,10 +198,7 @@ def drive_in_time(
             controller.tick(cap)
             now = cap
             break
-        for look in landed.tell(controller, costs):
-            looks.append(now)
-            if on_look is not None:
-                on_look(look)
+        looks += [now] * len(landed.tell(controller, costs))
         flying.forget_if_told(landed)
     if cap is None or now < cap:
         flying.pause(controller, hosts, now)
@@ -243,7 +208,7 @@ def drive_in_time(
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     unwanted = over_questions(controller.parked).astype(np.int64) + sum(one.begun(bench) for one in flying.all())
-    return Timeline(now, width, np.array(looks), served, swaps, unwanted)
+    return Timeline(now, np.array(looks), served, swaps, unwanted)
 
 
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:
@@ -302,22 +267,3 @@ class _FlyingBatches:
         """The first has been told: the whole of it, or what had come."""
         if landed.told:
             heapq.heappop(self._heap)
-
-
-def _factors(weights: FloatArray, wrong_factor: float) -> FloatArray:
-    """How many times as long an answer takes, by its category: longer at less than full weight."""
-    return np.where(weights == weights.max(), 1.0, wrong_factor)
-
-
-def _spreads(sigma: float, shape: tuple[int, int], rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Layers of exp(sigma x) with x standard normal: log-normal with median 1."""
-    while True:
-        yield np.exp(sigma * rng.standard_normal(shape))
-
-
-def _sum_of_least(values: FloatArray, times: FloatArray) -> FloatArray:
-    """sum_i min(value_i, t) for each t."""
-    ordered = np.sort(values)
-    total = np.concatenate([[0.0], ordered.cumsum()])
-    below = np.searchsorted(ordered, times)
-    return np.asarray(total[below] + times * (len(values) - below))

@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from adaptive_eval.errors import ConfigError
-from scorio.moments import FloatArray, IntArray
+from scorio.moments import FloatArray, IntArray, weighted
 
 
 class Stick(NamedTuple):
@@ -106,24 +106,26 @@ def require_room(gap: float, models: int, weights: FloatArray) -> None:
         )
 
 
-def spaced(chances: FloatArray, weights: FloatArray, gap: float) -> FloatArray:
-    """The world (L, M, K) with its models `gap` apart."""
-    truth = (chances @ weights).mean(axis=1)
+def spaced(chances: FloatArray, weights: FloatArray, gap: float, g: FloatArray | None = None) -> FloatArray:
+    """The world (L, M, K) with its models `gap` apart; questions have the weights `g` with mean 1."""
+    truth = weighted(chances @ weights, g).mean(axis=1)
     models, margin = len(truth), MARGIN * float(np.ptp(weights))
     half = gap * (models - 1) / 2.0
     middle = np.clip(truth.mean(), weights.min() + margin + half, weights.max() - margin - half)
     rank = np.empty(models)
     rank[np.argsort(-truth, kind="stable")] = np.arange(models)
-    return with_scores(chances, weights, middle + half - gap * rank)
+    return with_scores(chances, weights, middle + half - gap * rank, g)
 
 
-def with_scores(chances: FloatArray, weights: FloatArray, scores: FloatArray) -> FloatArray:
+def with_scores(
+    chances: FloatArray, weights: FloatArray, scores: FloatArray, g: FloatArray | None = None
+) -> FloatArray:
     """The world with these true scores (L,), by bisection: a score rises with the logits of its sticks."""
     logits = logits_of(chances, weights)
     low, high = np.full(len(scores), -WIDEST), np.full(len(scores), WIDEST)
     for _ in range(HALVINGS):
         shift = (low + high) / 2.0
-        found = (chances_of(logits + shift[:, None, None], weights) @ weights).mean(axis=1)
+        found = weighted(chances_of(logits + shift[:, None, None], weights) @ weights, g).mean(axis=1)
         low, high = np.where(found < scores, shift, low), np.where(found < scores, high, shift)
     return chances_of(logits + ((low + high) / 2.0)[:, None, None], weights)
 

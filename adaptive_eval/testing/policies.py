@@ -1,6 +1,7 @@
 """What every policy keeps to, whatever it is shown."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import fields, replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from adaptive_eval.core.policies import Policy, View, asks_only_open
 from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
-from scorio.moments import IntArray
+from scorio.moments import IntArray, relative_weights
 
 CASES = 60
 
@@ -95,13 +96,15 @@ def view_cases(cases: int = CASES) -> Iterator[View]:
             issued=rng.integers(1, 90, (models, questions)).astype(np.int32),
             trial_var=rng.exponential(1.0, (models, questions)) ** 3 + 1e-12,
             sizes=np.where(in_play & (rng.random(models) < 0.9), rng.integers(1, 40, models), 0),
+            question_weights=relative_weights(rng.uniform(0.1, 3.0, questions)) if seed % 2 else None,
         )
 
 
 def _allocated(policy: Policy, view: View, name: str) -> IntArray:
     """Allocation for a copy that cannot be written to."""
-    copies = {field.name: getattr(view, field.name).copy() for field in fields(view)}
+    copies = {field.name: copy(getattr(view, field.name)) for field in fields(view)}
     for value in copies.values():
-        value.flags.writeable = False
+        if value is not None:
+            value.flags.writeable = False
     with no_error(name, lambda: f"for the view {view!r:.2000}"):
         return np.asarray(policy.allocate(View(**copies)))

@@ -38,8 +38,8 @@ def check_rule(rule: Rule) -> None:
         AssertionError: It does not; the message says what is broken, and for which evidence.
 
     Example:
-        >>> from adaptive_eval.core import Sequential
-        >>> check_rule(Sequential(confidence=0.95))
+        >>> from adaptive_eval.core import Optimal
+        >>> check_rule(Optimal(confidence=0.95))
     """
     name = type(rule).__name__
     has = [part for part in CORRECTABLE if hasattr(rule, part)]

@@ -5,10 +5,22 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from adaptive_eval.core import Bench, Controller, Judging, Objective, Outcome, Pace, Plan, Policy, Rule, Trials, Verdict
+from adaptive_eval.core import (
+    Bench,
+    Controller,
+    Judging,
+    Objective,
+    Optimal,
+    Outcome,
+    Pace,
+    Plan,
+    Policy,
+    Rule,
+    Trials,
+    Verdict,
+)
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import Weighted
-from adaptive_eval.core.sequential import Sequential
 
 MOST_ROUNDS = 10_000
 TRIES = 12
@@ -46,7 +58,7 @@ def check_runs(
         plan = Plan(
             Bench(int(rng.choice(models)), int(rng.integers(1, 6)), np.array([0.0, 1.0])),
             objective or Ranking(),
-            rule or Sequential(),
+            rule or Optimal(),
             policy or Weighted(),
             judging=Judging(delta=float(rng.choice([0.0, 0.05]))),
             trials=Trials(2, int(rng.integers(2, 12))),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from scorio._tables import html_table
-from scorio.moments import CountArray, FloatArray, Moments, over_categories, question_moments
+from scorio.moments import CountArray, FloatArray, Moments, over_categories, question_moments, weighted
 
 
 def expected_loss(d: FloatArray | float, s: FloatArray | float) -> FloatArray:
@@ -68,12 +68,13 @@ def trial_variance(nu: FloatArray, w: FloatArray, questions: Moments | None = No
     return variance
 
 
-def variance_at(v: FloatArray, trials: CountArray) -> FloatArray:
-    """sum_q v_q / N_q of each model, for trials N_q held now or planned for the horizon.
+def variance_at(v: FloatArray, trials: CountArray, g: FloatArray | None = None) -> FloatArray:
+    """sum_q g_q^2 v_q / N_q of each model, for trials N_q held now or planned for the horizon.
 
     Args:
         v: The variance of one trial of each question, (..., M).
         trials: The trials of each question, (..., M).
+        g: Weights of the questions with mean 1, (M,); None: alike.
 
     Returns:
         The sum of each model, (...).
@@ -84,7 +85,7 @@ def variance_at(v: FloatArray, trials: CountArray) -> FloatArray:
         >>> round(float(variance_at(np.array([0.2, 0.1]), np.array([4, 5]))), 4)
         0.07
     """
-    total: FloatArray = (v / trials).sum(axis=-1)
+    total: FloatArray = weighted(v / trials, g, 2).sum(axis=-1)
     return total
 
 
@@ -210,16 +211,18 @@ def order_confidence(z: FloatArray) -> FloatArray:
     return np.asarray(ndtr(np.abs(z)))
 
 
-def sampled_variance(d: FloatArray, clusters: NDArray[Any] | None = None) -> FloatArray:
+def sampled_variance(d: FloatArray, clusters: NDArray[Any] | None = None, g: FloatArray | None = None) -> FloatArray:
     """Variance of the mean difference when the M questions (last axis) are a sample: sum_q (d_q - mean d)^2/(M(M-1)).
 
     It already contains the noise of the trials. With a cluster label for each question, residuals are first added
     within the G clusters, and the sum of their squares is scaled by G/((G - 1) M^2) (Liang and Zeger 1986; Miller
     2024), which for clusters of one question is the first formula. One question or one cluster says nothing: infinite.
+    Of questions with weights, residuals are those about the weighted mean, each times its weight.
 
     Args:
         d: The difference of the two models on each question, (..., M).
         clusters: A label for each question; None where each stands for itself.
+        g: Weights of the questions with mean 1, (M,); None: alike.
 
     Returns:
         The variance of the mean of d, (...).
@@ -233,14 +236,16 @@ def sampled_variance(d: FloatArray, clusters: NDArray[Any] | None = None) -> Flo
         >>> round(float(sampled_variance(d, clusters=np.array(["a", "b", "a", "b"]))), 4)
         0.0156
     """
-    sums, scale = _summed_residuals(d, clusters)
+    sums, scale = _summed_residuals(d, clusters, g)
     if not np.isfinite(scale):
         return np.full(d.shape[:-1], np.inf)
     variance: FloatArray = np.square(sums).sum(axis=-1) * scale
     return variance
 
 
-def sampled_covariance(values: FloatArray, clusters: NDArray[Any] | None = None) -> FloatArray:
+def sampled_covariance(
+    values: FloatArray, clusters: NDArray[Any] | None = None, g: FloatArray | None = None
+) -> FloatArray:
     """Covariances of the means of several models when the M questions (last axis) are a sample.
 
     The variance of any difference of two means follows from them, as `sampled_variance` has it from the differences
@@ -249,6 +254,7 @@ def sampled_covariance(values: FloatArray, clusters: NDArray[Any] | None = None)
     Args:
         values: The mean of each model on each question, (L, M).
         clusters: A label for each question; None where each stands for itself.
+        g: Weights of the questions with mean 1, (M,); None: alike.
 
     Returns:
         The covariances (L, L); infinite variances where there is one question or one cluster.
@@ -261,16 +267,16 @@ def sampled_covariance(values: FloatArray, clusters: NDArray[Any] | None = None)
         >>> bool(np.isclose(cov[0, 0] + cov[1, 1] - 2 * cov[0, 1], sampled_variance(a[0] - a[1])))
         True
     """
-    sums, scale = _summed_residuals(values, clusters)
+    sums, scale = _summed_residuals(values, clusters, g)
     if not np.isfinite(scale):
         return np.asarray(np.where(np.eye(len(values), dtype=bool), np.inf, 0.0))
     return np.asarray(sums @ sums.T * scale)
 
 
-def _summed_residuals(d: FloatArray, clusters: NDArray[Any] | None) -> tuple[FloatArray, float]:
+def _summed_residuals(d: FloatArray, clusters: NDArray[Any] | None, g: FloatArray | None) -> tuple[FloatArray, float]:
     """Residuals of the last axis, added within clusters, and what the sum of their squares is scaled by."""
     questions = d.shape[-1]
-    residuals = d - d.mean(axis=-1, keepdims=True)
+    residuals = weighted(d - weighted(d, g).mean(axis=-1, keepdims=True), g)
     if clusters is None:
         groups, sums = questions, residuals
     else:

@@ -16,14 +16,15 @@ the difference is 0, and where k were, all of one sign, z is about k / sqrt(k + 
 The concentration of the prior is fitted to the signs of the differences, which both orders of the two models share.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scorio.moments import CountArray, FloatArray, IntArray, over_categories, question_moments
+from scorio.moments import CountArray, FloatArray, IntArray, over_categories, question_moments, weighted
 from scorio.sinf.compare import trial_variance
-from scorio.sinf.prior import pooled_shares, self_centred_prior, unseen_variance
+from scorio.sinf.prior import fitted_by_group, pooled_shares, self_centred_prior, unseen_variance
 
 DIGITS = 12
 """Differences of weights that agree to so many digits of their range are one."""
@@ -112,18 +113,19 @@ class Coupling(NamedTuple):
     sigma: float
 
 
-def coupling(questions: IntArray, first: FloatArray, second: FloatArray) -> Coupling:
+def coupling(questions: IntArray, first: FloatArray, second: FloatArray, g: FloatArray | None = None) -> Coupling:
     """With n_q trials of question q that both have, and sums of squares S about the means of their question,
 
         variance = sum_q S_(x-y),q / (n_q (n_q - 1))  /  sum_q (S_x,q + S_y,q) / (n_q (n_q - 1))
 
     and, were the models independent, its standard error is 2 sqrt(sum_q S_x S_y / (n_q^2 (n_q - 1)^3)) over the same
-    denominator.
+    denominator. Of questions with weights, each term of a sum has the factor g_q^2, or g_q^4 under the root.
 
     Args:
         questions: Of each trial that both have, the question, rising: (n,).
         first: What it is worth for the first model, (n,).
         second: The same for the second, with the same seed.
+        g: Weights of the questions with mean 1, (M,); None: alike.
 
     Returns:
         The `Coupling`.
@@ -141,7 +143,7 @@ def coupling(questions: IntArray, first: FloatArray, second: FloatArray) -> Coup
     if not some.any():
         return Coupling(0, np.nan, np.nan)
     n = sizes[some].astype(float)
-    each = n * (n - 1.0)
+    each = n * (n - 1.0) if g is None else n * (n - 1.0) / np.square(g[questions[starts[some]]])
     of_x, of_y, of_both = (_squares(one, starts, sizes)[some] for one in (first, second, first - second))
     apart = float(((of_x + of_y) / each).sum())
     if not apart > 0.0:
@@ -182,7 +184,14 @@ class PairedMoments(NamedTuple):
     each: FloatArray
 
 
-def paired_moments(n: CountArray, w: FloatArray, values: FloatArray, horizon: float) -> PairedMoments:
+def paired_moments(
+    n: CountArray,
+    w: FloatArray,
+    values: FloatArray,
+    horizon: float,
+    g: FloatArray | None = None,
+    groups: NDArray[np.integer] | None = None,
+) -> PairedMoments:
     """The mean difference and its variance (see above), from counts of each question by difference.
 
     Args:
@@ -190,6 +199,8 @@ def paired_moments(n: CountArray, w: FloatArray, values: FloatArray, horizon: fl
         w: What each category is worth, (K,).
         values: The differences that are counted, (D,).
         horizon: Trials of a question at the end.
+        g: Weights of the questions with mean 1, (M,); None: alike.
+        groups: A label for each question: the prior is fitted to each group by itself; None for one group.
 
     Returns:
         The `PairedMoments` (...).
@@ -206,16 +217,16 @@ def paired_moments(n: CountArray, w: FloatArray, values: FloatArray, horizon: fl
     trials = over_categories(n)
     there = np.asarray(trials.min(axis=-1) > 0)
     some = np.maximum(trials, 1)
-    nu = n + _prior(n, values)[..., None, :]
-    v = trial_variance(nu, values, question_moments(nu, values)) + unseen_variance(some, w)
-    noise = np.where(there, (v / some).sum(axis=-1), np.inf)
-    mean = (n @ values / some).mean(axis=-1)
+    nu = n + fitted_by_group(partial(_prior, values=values), n, groups)
+    v = trial_variance(nu, values, question_moments(nu, values)) + unseen_variance(some, w, g)
+    noise = np.where(there, weighted(v / some, g, 2).sum(axis=-1), np.inf)
+    mean = weighted(n @ values / some, g).mean(axis=-1)
     return PairedMoments(
         mean=np.where(there, mean, np.nan),
         var=noise / n.shape[-2] ** 2,
         noise=noise,
-        noise_at_horizon=(v / horizon).sum(axis=-1),
-        each=np.where(there, (1.0 / some).sum(axis=-1), np.inf) / n.shape[-2] ** 2,
+        noise_at_horizon=weighted(v / horizon, g, 2).sum(axis=-1),
+        each=np.where(there, weighted(1.0 / some, g, 2).sum(axis=-1), np.inf) / n.shape[-2] ** 2,
     )
 
 

@@ -24,12 +24,21 @@ many in up to 14% of runs instead of 5%. The second term adds the variance of th
 the z of a call, as Agresti and Coull (1998) do for one proportion; then no such run was found above the promise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorio.counts import Counts
-from scorio.moments import CountArray, FloatArray, Moments, over_categories, over_questions, question_moments
+from scorio.moments import (
+    CountArray,
+    FloatArray,
+    Moments,
+    over_categories,
+    over_questions,
+    question_moments,
+    weighted,
+)
 
 EVENTS = 3.0
 """Deviating trials that each model's variance adds to those observed."""
@@ -81,8 +90,38 @@ def self_centred_prior(n: CountArray, w: FloatArray | None = None) -> FloatArray
     return s.reshape(shares.shape[:-1])[..., None] * shares
 
 
+def fitted_by_group(
+    fit: Callable[[CountArray], FloatArray], n: CountArray, groups: NDArray[np.integer] | None
+) -> FloatArray:
+    """Prior counts of each question of counts (..., M, K), that are fitted to each group of questions by itself.
+
+    Of two benchmarks in one score, one prior would be centred between them: too large a variance for the easier one and
+    too small for the other, by up to a fifth of the whole where one weighs most.
+
+    Args:
+        fit: From counts (..., M, K) to prior counts (..., K), as `self_centred_prior`.
+        n: Counts of each question by category.
+        groups: A label 0, 1, ... for each question, (M,); None where all are one group.
+
+    Returns:
+        The prior counts, (..., M, K), or (..., 1, K) for one group.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf.prior import fitted_by_group, self_centred_prior
+        >>> n = np.array([[4, 0], [3, 1], [0, 4], [1, 3]])
+        >>> np.round(fitted_by_group(self_centred_prior, n, np.array([0, 0, 1, 1]))[[0, 2]], 3)
+        array([[1.795, 0.359],
+               [0.359, 1.795]])
+    """
+    if groups is None:
+        return fit(n)[..., None, :]
+    each = [fit(n[..., groups == label, :]) for label in range(int(groups.max()) + 1)]
+    return np.stack(each, axis=-2)[..., groups, :]
+
+
 def self_centred_average_moments(
-    n: CountArray, nu: FloatArray, w: FloatArray, questions: Moments | None = None
+    n: CountArray, nu: FloatArray, w: FloatArray, questions: Moments | None = None, g: FloatArray | None = None
 ) -> Moments:
     """The average and its variance (see above) under nu = n + the self-centred prior; needs N_q >= 1.
 
@@ -91,6 +130,7 @@ def self_centred_average_moments(
         nu: The posterior counts, n plus the self-centred prior.
         w: What each category is worth, (K,).
         questions: `question_moments(nu, w)`, where they are there already.
+        g: Weights of the questions with mean 1, (M,); None: alike.
 
     Returns:
         `Moments` (mean, var) of each model, (...).
@@ -104,15 +144,19 @@ def self_centred_average_moments(
         (0.5833, 0.0288)
     """
     trials = over_categories(n)
-    average = (n @ w / trials).mean(axis=-1)
+    average = weighted(n @ w / trials, g).mean(axis=-1)
     var = (question_moments(nu, w) if questions is None else questions).var
-    one_trial = over_categories(nu) * var + unseen_variance(trials, w)
-    return Moments(average, (one_trial / trials).sum(axis=-1) / n.shape[-2] ** 2)
+    one_trial = over_categories(nu) * var + unseen_variance(trials, w, g)
+    return Moments(average, weighted(one_trial / trials, g, 2).sum(axis=-1) / n.shape[-2] ** 2)
 
 
-def unseen_variance(trials: CountArray, w: FloatArray) -> FloatArray:
-    """What the further deviating trials add to the variance of one trial: (EVENTS/M) (max w - min w)^2 / N_q."""
-    variance: FloatArray = EVENTS / trials.shape[-1] * (w.max() - w.min()) ** 2 / trials
+def unseen_variance(trials: CountArray, w: FloatArray, g: FloatArray | None = None) -> FloatArray:
+    """What the further deviating trials add to the variance of one trial: (EVENTS/M) (max w - min w)^2 / N_q.
+
+    Of questions with weights g_q the share of each is g_q^2 / sum g^2 in place of 1/M, as that of its variance.
+    """
+    share = EVENTS / trials.shape[-1] * (w.max() - w.min()) ** 2
+    variance: FloatArray = share / trials if g is None else share * np.square(g) / np.square(g).mean() / trials
     return variance
 
 

@@ -163,7 +163,7 @@ import sys
 from adaptive_eval.cli import app
 
 run = sys.argv[1]
-for arguments in (["report", run], ["compare", run, run], ["board", run]):
+for arguments in (["report", run], ["compare", run, run]):
     try:
         app(arguments)
     except SystemExit as ended:
@@ -173,8 +173,9 @@ for arguments in (["report", run], ["compare", run, run], ["board", run]):
 
 def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, site: Site) -> None:
     run = str(ended_runs.copy(site, trials={"min": 4, "max": 4}))
-    asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.scheduler.scheduler", "adaptive_eval.endpoints.endpoint"}
-    assert not ((HEAVY - {"scipy"}) | SLOW_TABLES | asking) & loaded_by(["-c", READING, run], site.folder)
+    asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.scheduler.loop", "adaptive_eval.endpoints.endpoint"}
+    of_the_rule = {"scipy", "scipy.ndimage", "scipy.optimize"}  # which looks are taken again by
+    assert not ((HEAVY | SLOW_TABLES | asking) - of_the_rule) & loaded_by(["-c", READING, run], site.folder)
 
 
 def test_a_shell_completes_the_commands() -> None:

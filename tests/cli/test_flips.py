@@ -63,7 +63,6 @@ class Kept:
             "export": command("export", self.copy, "--format", "jsonl", "--output", out, "--force", written=out),
             "arrays": command("export", self.copy, "--format", "csv", "--output", out, "--force", written=out),
             "compare": command("compare", self.copy, self.copy),
-            "cost": command("study", "cost", self.copy),
             "replay": command("replay", self.copy, "--runs", 2, "--seed", 1),
         }
 

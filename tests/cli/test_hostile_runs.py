@@ -31,10 +31,9 @@ READING = [
     *(
         "export RUN --format jsonl --output OUT --force",
         "compare RUN COPY",
-        "study cost RUN",
         "replay RUN --output REPLAY",
     ),
-    *("verify RUN", "relabel RUN", "board RUN", "label RUN --show", "regrade RUN", "run run.yaml --run-dir RUN"),
+    *("verify RUN", "relabel RUN", "label RUN --show", "regrade RUN", "run run.yaml --run-dir RUN"),
 ]
 
 

@@ -9,7 +9,7 @@ from adaptive_eval.config.load import check_text
 from adaptive_eval.config.pace import choose_favour, pace_of
 from adaptive_eval.config.planning import plan_of, trial_cost, usage_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
@@ -86,7 +86,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
     assert config is not None
     questions = [Question(f"q{number}", "?", "1") for number in range(10)]
     plan = plan_of(config, questions, [Cost(1000, 0.003)] * 2, begun=begun)
-    assert isinstance(plan.rule, Sequential)
+    assert isinstance(plan.rule, Optimal)
     assert plan.opening.tolist() == [[size] * 10] * 2 and plan.rule.start == size / 40
 
 
@@ -95,7 +95,7 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     config = check_text(HEAD + rows, Path("b.yaml"), (), {}).config
     assert config is not None
     one = config.models[1]
-    most = one.sampling.timeout * one.concurrency.attempts * 2 / one.concurrency.concurrency
+    most = one.sampling.timeout * one.concurrency.attempts * 2 / one.concurrency.in_flight
     assert [cost.gpu_seconds for cost in worst_costs(config.models, [100, 100])] == [0.0, most]
 
 
@@ -107,7 +107,3 @@ def test_auto_takes_few_large_rounds() -> None:
         assert pace == Pace(share=0.7, opening=24, even=True), "it is a property of the service"
     with pytest.raises(ValueError, match="even needs a share"):
         Pace(even=True)
-    assert any(
-        "growth is not for models with a batch" in one
-        for one in told("batch: openai", HEAD.replace("models:", "allocation: {growth: 0.1}\nmodels:"))
-    )

@@ -91,7 +91,7 @@ def test_their_questions_can_be_asked_and_graded(path: Path) -> None:
 
 def test_the_paper_protocol_is_that_of_the_paper() -> None:
     config = load_config(ROOT / "configs" / "vllm-aime.yaml")
-    assert (config.seed, config.seeds, config.trials.max) == (1234, "consecutive", 80)
+    assert (config.seed, config.trial_seeds, config.trials.max) == (1234, "consecutive", 80)
     for model in config.models:
         assert (model.sampling.temperature, model.sampling.top_p, model.sampling.max_tokens) == (0.6, 0.95, 32768)
         sentence = r"Please reason step by step, and put your final answer within \boxed{}."

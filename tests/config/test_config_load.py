@@ -61,7 +61,7 @@ class TestDefaults:
         assert config.folder == FILE.parent.absolute()
         assert (config.objective.kind, config.stopping.rule, config.allocation.policy) == (
             "ranking",
-            "sequential",
+            "optimal",
             "weighted",
         )
         assert (config.stopping.confidence, config.stopping.delta) == (0.95, 0.0)
@@ -91,7 +91,7 @@ class TestShortForms:
         )
         assert config.prompt.template == "Q: {prompt}"
         assert (config.objective.kind, config.stopping.rule, config.allocation.policy) == ("best", "anytime", "leader")
-        assert (str(config.store.folder), config.concurrency.concurrency) == ("elsewhere", 7)
+        assert (str(config.store.folder), config.concurrency.in_flight) == ("elsewhere", 7)
 
     def test_epochs_is_another_name_for_max(self) -> None:
         assert load(BASE + "trials: {epochs: 16}").trials.max == 16
@@ -136,11 +136,11 @@ grader: math
     def test_models_start_from_the_run(self) -> None:
         first, second = load(self.TEXT).models
         assert (first.sampling.temperature, first.sampling.max_tokens) == (0.6, 100)
-        assert (first.prompt.template, first.prompt.system, first.concurrency.concurrency) == ("Run: {prompt}", "S", 8)
+        assert (first.prompt.template, first.prompt.system, first.concurrency.in_flight) == ("Run: {prompt}", "S", 8)
         assert (second.sampling.temperature, second.sampling.max_tokens) == (1.0, 100)
         assert second.sampling.extra_body == {"a": 1, "b": 3}
         assert (second.prompt.template, second.prompt.system) == ("Own: {prompt}", "S")
-        assert (second.concurrency.concurrency, second.concurrency.attempts) == (8, 2)
+        assert (second.concurrency.in_flight, second.concurrency.attempts) == (8, 2)
         assert second.model == "served-b"
 
     def test_a_mistake_in_what_is_shared_is_told_once_where_it_is(self) -> None:
@@ -182,7 +182,7 @@ class TestOverrides:
             ("objective={kind: top_k, k: 1}", lambda c: c.objective.k == 1),
             ("grader=exact", lambda c: c.grader.kind == "exact"),
             ("grader.timeout=3", lambda c: c.grader.timeout == 3.0),
-            ("stopping.futility=false", lambda c: c.stopping.futility is False),
+            ("stopping.delta=2%", lambda c: c.stopping.delta == 0.02),
             ("budget.wall_time=1h", lambda c: c.budget.wall_time == 3600),
             ("name=${WHO:-x}-run", lambda c: c.name == "x-run"),
             ("prompt.template=a=b {prompt}", lambda c: c.models[0].prompt.template == "a=b {prompt}"),
@@ -223,7 +223,7 @@ models:
   - {name: a, base_url: http://b/v1, temperature: 1}
 grader: {kind: maths, tolerance: 1}
 objective: {kind: top_k, baseline: a}
-stopping: {confidence: 2, threshold: 1.6, futility: 7}
+stopping: {confidence: 2, threshold: 1.6}
 trials: {min: 9, max: 8}
 sampling: {top_p: 3}
 """
@@ -237,8 +237,7 @@ sampling: {top_p: 3}
             "line 7: objective.k must be given for the objective top_k",
             "line 7: objective.baseline is only for the objective baseline, not for top_k, but got 'a'",
             "line 8: stopping.confidence must lie between 0.5 and 1, but got 2; for 95 in a hundred write 0.95 or 95%",
-            "line 8: stopping.threshold is only for the rule zscore and published, not for sequential, but got 1.6",
-            "line 8: stopping.futility must be a probability between 0 and 1, but got 7; write false for never",
+            "line 8: stopping.threshold is only for the rule zscore and published, not for optimal, but got 1.6",
             "line 9: trials.max must be at least trials.min, which is 9, but got 8",
             "line 10: sampling.top_p must be less than or equal to 1, but got 3",
         ]
@@ -259,21 +258,20 @@ sampling: {top_p: 3}
             ("trials: 5", "trials must be a mapping of keys, but got 5"),
             ("trials: {max: 100000000000000000000}", "trials.max must be less than or equal to 1000000000"),
             ("trials: {max: yes}", "trials.max must be a whole number, but got 'yes'"),
-            ("stopping: {futility: true}", "stopping.futility must be a number or false, but got true"),
-            ("stopping: {rule: sequentail}", "must be a rule: sequential, zscore"),
+            ("stopping: {rule: optimum}", "must be a rule: optimal, zscore"),
             ("stopping: {familywise: holm, rule: zscore}", "needs a rule with a valid p-value, which zscore has not"),
             ("allocation: {policy: best}", "must be a policy: weighted, unresolved_pairs"),
             ("objective: {kind: pairs, pairs: [[a, a]]}", "may not compare 'a' with itself"),
             ("objective: {kind: pairs, pairs: [[a, b], [b, a]]}", "may not have a pair twice"),
             ("objective: {kind: pairs, pairs: []}", "objective.pairs must not be empty"),
             ("objective: {kind: rankin}", "did you mean `ranking`?"),
-            ("seeds: random", "seeds must be one of hashed, consecutive, coupled"),
+            ("trial_seeds: random", "trial_seeds must be one of hashed, consecutive, coupled"),
             ("models: []", "is given twice"),
             (
                 "rubric: {categories: [{name: x, weight: 1, when: {a: {abov: 1}}}]}",
                 "is not a known key; did you mean `above`?",
             ),
-            ("unknown: 1", "unknown is not a known key; known keys are allocation, benchmark, budget"),
+            ("unknown: 1", "unknown is not a known key; known keys are allocation, benchmark, benchmarks, budget"),
             ("temperature: 1", "temperature is not a known key; did you mean sampling.temperature?"),
             ("max_trials: 1", "max_trials is not a known key"),
             ("prompt: {template: no field}", "prompt.template must have the question in it"),
@@ -351,19 +349,14 @@ class TestBetweenSections:
             ("budget: {usd: 5}", "budget.usd needs price of every model"),
             ("budget: {tokens: 5}", "budget.tokens needs sampling.max_tokens of every model"),
             ("budget: {gpu_hours: 5}", "budget.gpu_hours needs gpus of every model"),
-            ("sampling: {seed: 5}", "sampling.seed is where consecutive seeds begin, but the run's seeds are hashed"),
-            ("seeds: coupled", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
+            ("trial_seeds: coupled", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
             (
-                "seeds: coupled\nobjective: {kind: baseline, baseline: a}\nstopping: {prior: uniform}",
-                "stopping.prior must be self with `seeds: coupled`",
+                "trial_seeds: coupled\nobjective: {kind: baseline, baseline: a}\nstopping: {prior: uniform}",
+                "stopping.prior must be self with `trial_seeds: coupled`",
             ),
             (
-                "seeds: coupled\nobjective: {kind: baseline, baseline: a}\nprior_evidence: {run: earlier}",
-                "prior_evidence may not stand beside `seeds: coupled`, which compares trial by trial",
-            ),
-            (
-                "seeds: coupled\nobjective: {kind: baseline, baseline: a}\nsampling: {seed: 5}",
-                "sampling.seed is where consecutive seeds begin, but the run's seeds are coupled",
+                "trial_seeds: coupled\nobjective: {kind: baseline, baseline: a}\nprior_evidence: {run: earlier}",
+                "prior_evidence may not stand beside `trial_seeds: coupled`, which compares trial by trial",
             ),
             ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
             (

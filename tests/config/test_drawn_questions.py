@@ -43,9 +43,9 @@ def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
 
 def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
-    rule = plan_of(config, prepare(config).questions, (NO_COST,) * 3).rule
-    assert getattr(rule, "step", None) == pytest.approx(2 * 100 / 2000)
-    assert getattr(rule, "finest", None) == pytest.approx(0.5 * 100 / 2000)
+    spacing = plan_of(config, prepare(config).questions, (NO_COST,) * 3).spacing
+    assert spacing is not None and spacing.step == pytest.approx(2 * 100 / 2000)
+    assert spacing.finest == pytest.approx(0.5 * 100 / 2000)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
         ({"stopping": {"rule": "published", "prior": "uniform"}}, "stopping.rule compares Bayes@N"),
         ({"stopping": {"prior": "uniform"}}, "stopping.prior is about several trials of a question"),
-        ({"seeds": "coupled", "objective": {"kind": "baseline", "baseline": "model-01"}}, "must not be coupled"),
+        ({"trial_seeds": "coupled", "objective": {"kind": "baseline", "baseline": "model-01"}}, "must not be coupled"),
         ({"prior_evidence": {"run": "runs/earlier"}}, "prior_evidence may not stand beside trials.draw"),
         ({"report": {"metrics": ["pass@2"]}}, "report.metrics may not stand beside trials.draw"),
     ],

@@ -77,6 +77,7 @@ def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
     assert many - few == 3 * (32768 - 16 * 100), "at most sixteen bytes a token, in each of three votes"
 
 
+@pytest.mark.slow
 def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
     said = "no answers will be requested: the first round may cost up to "

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.config.load import check_text, config_from_mapping, load_config
-from adaptive_eval.config.old_paces import in_new_names
+from adaptive_eval.config.old_names import in_new_names
 from adaptive_eval.config.pace import FavourChoice, choose_favour
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core import Pace
@@ -17,7 +17,7 @@ PRICE = "price: {input: 1, output: 10}"
 def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> FavourChoice:
     config = check_text(f"{HEAD}{more}models:\n{models}", Path("bench.yaml"), (), {}).config
     assert config is not None
-    return choose_favour(config.models, config.trials, config.allocation.growth)
+    return choose_favour(config.models, config.trials)
 
 
 def two(options: str) -> str:
@@ -61,7 +61,6 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
 
 def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_rounds_of_all_models() -> None:
     assert chosen(two("batch: openai")).favour == "answers"
-    assert chosen(TWO, "allocation: {growth: 0.1}\n").favour == "answers"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +93,24 @@ def test_an_old_name_in_a_file_is_taken_and_told(was: str, now: str) -> None:
     assert config.trials.favour == now
     with pytest.warns(FutureWarning, match="hour_is_worth has no effect any more"):
         assert config_from_mapping({**settings, "trials": {"hour_is_worth": 3}}).trials.favour == "auto"
+
+
+@pytest.mark.parametrize("written", ["sequential", {"rule": "intervals", "confidence": 0.9}], ids=str)
+def test_a_rule_of_old_in_a_file_is_read_as_optimal_and_told(written: object) -> None:
+    models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
+    settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
+    with pytest.warns(FutureWarning, match=r"stopping.rule: \w+ is called optimal now"):
+        config = config_from_mapping({**settings, "stopping": written})
+    assert config.stopping.rule == "optimal" and not config.plug_ins
+    for futility in (0.2, False, 0):
+        with pytest.warns(FutureWarning, match="stopping.futility has no effect any more, remove it"):
+            assert config_from_mapping({**settings, "stopping": {"futility": futility}}).stopping.rule == "optimal"
+
+
+def test_a_stored_run_keeps_the_name_of_the_rule_that_decided_it() -> None:
+    stored = {"stopping": {"rule": "sequential", "confidence": 0.9, "futility": 0.3}, "trials": {"favour": "time"}}
+    expected = {"stopping": {"rule": "sequential", "confidence": 0.9}, "trials": {"favour": "time"}}
+    assert in_new_names(stored, 30) == expected
 
 
 @pytest.mark.parametrize(

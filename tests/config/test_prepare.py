@@ -62,6 +62,26 @@ def test_a_stored_configuration_that_is_none_is_named_as_such(damage: dict[str, 
         stored_config(RunHeader("run", damage, {}, {}, {}))
 
 
+def test_settings_that_somebody_has_changed_so_that_they_do_not_fit_are_told(config: RunConfig) -> None:
+    objective = config.objective.model_copy(update={"kind": "top_k", "k": 10**9})
+    with pytest.raises(ConfigError, match="settings do not fit together.*TopK"):
+        prepare(config.model_copy(update={"objective": objective}))
+
+
+@pytest.mark.parametrize("weight", [1e308, -1e308])
+def test_a_weight_of_which_no_variance_is_a_number_is_refused(config: RunConfig, weight: float) -> None:
+    stored = json.loads(config.model_dump_json())
+    stored["rubric"] = {
+        "name": "x",
+        "categories": [
+            {"name": "right", "weight": weight, "when": {"is_correct": True}},
+            {"name": "wrong", "weight": 0},
+        ],
+    }
+    with pytest.raises(StoreError, match="rubric.categories.0.weight"):
+        stored_config(RunHeader("run", stored, {}, {}, {}))
+
+
 def test_answer_keys_that_are_wrong_in_the_same_way_are_told_once(tmp_path: Path) -> None:
     rows = [{"id": f"q{at}", "prompt": "?", "answer": "B" if at == 3 else f"colour {at}"} for at in range(12)]
     rows.append({"id": "odd", "prompt": "?", "answer": "F", "choices": ["red", "blue"]})

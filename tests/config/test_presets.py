@@ -183,7 +183,7 @@ def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
     ("settings", "said"),
     [
         ({"stopping": {"delta": "1%"}}, r"stopping.delta must be 0.0 under preset: published, but got 0.01"),
-        ({"stopping": "sequential"}, r"must be 'published' under preset: published, but got 'sequential'"),
+        ({"stopping": "anytime"}, r"must be 'published' under preset: published, but got 'anytime'"),
         ({"allocation": "weighted"}, r"must be 'unresolved_pairs' under preset: published, but got 'weighted'"),
         ({"objective": {"kind": "precision", "half_width": "2%"}}, "preset is for objectives that compare scores"),
     ],

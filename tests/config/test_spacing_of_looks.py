@@ -1,37 +1,61 @@
-"""What the rule `optimal` is told of a run's looks: no more than its rounds keep to."""
-
-from math import inf
+"""How a run's looks lie, as its plan knows: no further apart than its rounds are large."""
 
 import numpy as np
 import pytest
 
 from adaptive_eval.config.load import decisions_from_mapping
 from adaptive_eval.config.planning import EarlierHorizon, plan_on
-from adaptive_eval.core import Bench, Optimal
+from adaptive_eval.core import Ask, Bench, Controller, Optimal, Outcome, Pace, Plan, Trials
+from adaptive_eval.core.sequential import Sequential
 
 OPTIMAL = {"stopping": {"rule": "optimal"}}
 BENCH = Bench(2, 10, np.array([0.0, 1.0]))
 
 
 @pytest.mark.parametrize(
-    ("more", "stride", "step", "finest"),
+    ("more", "spacing"),
     [
-        ({"trials": {"max": 50, "favour": "answers"}}, 0.0, 0.04, 0.01),
-        ({"trials": {"max": 50, "favour": "answers"}, "allocation": {"lookahead": 3}}, 0.0, 0.04, 0.01),
-        ({"trials": {"max": 50, "favour": "answers"}, "budget": {"usd": 5}}, 0.0, 0.16, 0.01),
-        ({"trials": {"max": 50, "favour": "time"}}, inf, 0.0, 0.0),
+        ({"trials": {"max": 50, "favour": "answers"}}, (0.0, 0.04, 0.01)),
+        ({"trials": {"max": 50, "favour": "answers"}, "allocation": {"lookahead": 3}}, (0.0, 0.04, 0.01)),
+        ({"trials": {"max": 50, "favour": "answers"}, "budget": {"usd": 5}}, (0.0, 0.16, 0.01)),
+        ({"trials": {"max": 50, "favour": "answers"}, "budget": {"tokens": 500}}, (0.0, 0.16, 0.01)),
+        ({"trials": {"max": 50, "favour": "time"}}, (0.0, 0.04, 0.01)),
     ],
-    ids=["round by round", "rounds ahead", "sizes by price", "rounds of its own"],
+    ids=["round by round", "rounds ahead", "by price", "by tokens", "rounds of its own"],
 )
-def test_looks_are_as_far_apart_as_rounds_are_large(
-    more: dict[str, object], stride: float, step: float, finest: float
-) -> None:
-    rule = plan_on(BENCH, decisions_from_mapping({**OPTIMAL, **more}, ["a", "b"]), ("a", "b")).rule
-    assert isinstance(rule, Optimal)
-    assert (rule.stride, rule.step, rule.finest) == pytest.approx((stride, step, finest))
+def test_looks_are_as_far_apart_as_rounds_are_large(more: dict[str, object], spacing: tuple[float, ...]) -> None:
+    plan = plan_on(BENCH, decisions_from_mapping({**OPTIMAL, **more}, ["a", "b"]), ("a", "b"))
+    assert plan.spacing == pytest.approx(spacing)
+    rule = plan.deciding_rule
+    assert isinstance(rule, Optimal) and rule.spacing == plan.spacing
+
+
+def test_where_rounds_are_as_large_as_the_need_a_boundary_for_any_looks_decides() -> None:
+    decisions = decisions_from_mapping(OPTIMAL, ["a", "b"])
+    plan = plan_on(BENCH, decisions, ("a", "b"), batched=True)
+    assert plan.spacing is None and isinstance(plan.deciding_rule, Sequential)
+
+
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=3), Pace(lookahead=3, held=True)], ids=str)
+def test_no_model_has_more_than_a_round_between_two_looks(pace: Pace) -> None:
+    """Whatever comes first: answers of one model are slow, and those that come are of no order."""
+    bench, chances = Bench(4, 8, np.array([0.0, 1.0])), np.array([0.8, 0.5, 0.5, 0.2])
+    controller = Controller(Plan(bench, trials=Trials(4, 40), pace=pace))
+    flight: list[Ask] = []
+    held: list[tuple[int, ...]] = []
+    rng = np.random.default_rng(3)
+    while controller.finished is None:
+        flight += controller.ask(1 << 10)
+        order = np.argsort(rng.random(len(flight)) * [1.0 + 4.0 * (ask.model == 1) for ask in flight])
+        come = set(order[: 1 + rng.integers(24)].tolist())
+        told = [Outcome(*flight[at][:3], int(rng.random() < chances[flight[at].model])) for at in come]
+        flight = [ask for at, ask in enumerate(flight) if at not in come]
+        held += [look.trials for look in controller.tell(told)]
+    assert len(held) > 5
+    assert np.diff(held, axis=0).max() <= bench.questions
 
 
 def test_the_first_horizon_is_what_its_error_is_shared_out_over() -> None:
     decisions = decisions_from_mapping({**OPTIMAL, "trials": {"max": 80, "favour": "answers"}}, ["a", "b"])
-    rule = plan_on(BENCH, decisions, ("a", "b"), horizons=(EarlierHorizon(20, 3),)).rule
-    assert isinstance(rule, Optimal) and rule.step == pytest.approx(0.1)
+    plan = plan_on(BENCH, decisions, ("a", "b"), horizons=(EarlierHorizon(20, 3),))
+    assert plan.spacing is not None and plan.spacing.step == pytest.approx(0.1)

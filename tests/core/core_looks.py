@@ -8,7 +8,7 @@ import numpy as np
 from adaptive_eval.core import Bench, PairVerdict, Plan
 from adaptive_eval.core.evidence import Estimates, Prior, update
 from adaptive_eval.core.judge import Judging, LatchedVerdicts
-from adaptive_eval.core.look import JudgedLook, Supply, judge_look, pair_verdicts
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, judge_look, pair_verdicts
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
@@ -53,7 +53,7 @@ class Looker:
         trials = tally.sum(axis=(1, 2), dtype=np.int64)
         aside = np.isin(np.arange(models), list(set_aside))
         before, recorded = np.zeros_like(trials), np.zeros(len(trials), dtype=bool)
-        supply = Supply(trials, self.horizon * questions - trials, affordable, aside, before, recorded)
+        supply = AvailableTrials(trials, self.horizon * questions - trials, affordable, aside, before, recorded)
         standing = judge_look(estimates, self.memory, self.objective, rule, self.judging, supply)
         self.memory = standing.memory
         found = {(pair.better, pair.worse): pair for pair in pair_verdicts(standing, supply, questions)}

@@ -10,15 +10,16 @@ from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Look, Outco
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
+from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import ExpectedLoss, Intervals, Rule, ZScore
+from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
 RULES: tuple[Rule, ...] = (
+    Optimal(),
     Sequential(),
     ZScore(),
-    Intervals(),
     Anytime(),
     ExpectedLoss(0.02),
     Sequential(0.8, kappa=0.5),
@@ -195,7 +196,7 @@ def paces(draw: st.DrawFn) -> Pace:
     """All models in step, or each in rounds of its own."""
     lookahead = draw(st.integers(0, 3))
     if draw(st.booleans()):
-        return Pace(draw(st.sampled_from([0.0, 0.1, 0.35])), lookahead)
+        return Pace(lookahead)
     share, opening = draw(st.sampled_from([0.2, 0.5, 1.0])), draw(st.integers(0, 6))
     if draw(st.booleans()):
         return Pace(lookahead=lookahead, opening=opening, held=True)

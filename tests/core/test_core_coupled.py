@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from thoroughness import sizes
 
 from adaptive_eval.core import Baseline, Bench, Controller, Outcome, Pace, Pairs, Plan, SetAside, Threshold, Trials
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import Verdict
 from scorio.sinf import difference_values, paired_counts, paired_moments
@@ -53,7 +53,7 @@ def test_a_gate_of_near_copies_takes_a_fraction_of_the_trials() -> None:
 def test_models_that_share_nothing_are_asked_and_judged_as_ever() -> None:
     for seed in range(2):
         outcomes = drawn(seed, "apart", lost=0.02)
-        coupled, plain = played(GATE, outcomes), played(replace(GATE, coupled=False), outcomes)
+        coupled, plain = played(GATE, outcomes), played(replace(GATE, coupled=False, rule=Sequential()), outcomes)
         assert coupled.looks == plain.looks
 
 
@@ -82,6 +82,40 @@ def test_the_models_of_such_a_pair_get_the_same_trials() -> None:
         controller.tell(
             Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
         )
+
+
+def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
+    weights = np.where(np.arange(QUESTIONS) < 5, 6.0, 1.0)
+    labels = np.where(np.arange(QUESTIONS) < 5, 0, 1)
+    bench = replace(BENCH, question_weights=weights, benchmark_of=labels)
+    outcomes = drawn(3, "together", lost=0.05)
+    run = played(replace(GATE, bench=bench, objective=Pairs(((0, 1),))), outcomes)
+    trials = run.counts.sum(axis=-1)
+    assert np.array_equal(trials[0], trials[1]), "only what both have counts"
+    assert trials[0, :5].mean() > 2.0 * trials[0, 5:].mean()
+    found = run.result()
+    assert found is not None
+    (one,) = found.comparisons
+    assert one.by_trial
+    apart = [(outcomes[0, q, :n] - outcomes[1, q, :n]).mean() for q, n in enumerate(trials[0].tolist())]
+    assert one.difference == pytest.approx((1 if one.verdict.better == 0 else -1) * np.average(apart, weights=weights))
+
+
+@pytest.mark.slow
+def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() -> None:
+    """Copies that share their noise in part, one of which loses on the heavy questions what it gains on the others."""
+    rng, runs, called = np.random.default_rng(12), 120, 0
+    weights, labels = np.repeat([3.0, 1.0], [5, 15]), np.repeat([0, 1], [5, 15])
+    bench = replace(BENCH, question_weights=weights, benchmark_of=labels)
+    plan = replace(GATE, bench=bench, objective=Pairs(((0, 1),)), trials=Trials(4, 30))
+    for _ in range(runs):
+        chance, shift = rng.uniform(0.2, 0.8, (QUESTIONS, 1)), np.where(labels == 0, -0.1, 0.1)[:, None]
+        noise = rng.random((QUESTIONS, DEPTH))
+        outcomes = np.stack([noise < chance, noise < chance + shift]).astype(int)
+        look = played(plan, outcomes).latest_look()
+        assert look is not None
+        called += look.comparisons[0].verdict is Verdict.RESOLVED
+    assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)
 
 
 def test_neither_the_order_of_arrival_nor_how_many_are_asked_at_once_matters() -> None:
@@ -141,7 +175,7 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
     assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
 
 
-@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(growth=0.2), Pace(held=True)])
+@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(held=True)])
 def test_it_holds_at_any_pace(pace: Pace) -> None:
     controller = played(replace(GATE, pace=pace), drawn(7, "together"))
     (pair,) = controller.looks[-1].comparisons
@@ -182,7 +216,8 @@ def test_what_cannot_be_compared_trial_by_trial_is_refused() -> None:
         controller.tell_round(opening, np.stack([opening.extra, 0 * opening.extra], axis=-1))
 
 
-@pytest.mark.parametrize("runs", sizes(120, 500))
+@pytest.mark.release
+@pytest.mark.parametrize("runs", [500])
 @pytest.mark.parametrize("kind", ["together", "apart"])
 def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str, runs: int) -> None:
     """Two labels for each trial, given by chance to two models that differ now and then."""

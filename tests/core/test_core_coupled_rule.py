@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from thoroughness import sizes
 
-from adaptive_eval.core import Bench, Controller, Outcome, Pairs, Plan, Sequential, Trials
+from adaptive_eval.core import Bench, Controller, Outcome, Pairs, Plan, Trials
 from adaptive_eval.core.coupled_rule import KAPPA_BY_TRIAL, ContinuedCoupled, CoupledSequential
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate
+from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import has_error_left, is_correctable, judges_by_pair
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin, Pace
 from adaptive_eval.core.types import Verdict
 
@@ -86,8 +87,9 @@ def test_it_is_taken_for_what_it_is() -> None:
 def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
     bench = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, Pairs(((0, 1),)), coupled=True)
-    assert plan.deciding_rule == CoupledSequential(plan.rule)  # type: ignore[arg-type]
-    assert replace(plan, coupled=False).deciding_rule is plan.rule
+    assert plan.deciding_rule == CoupledSequential(Sequential())
+    alone = replace(plan, coupled=False)
+    assert alone.deciding_rule == Optimal(spacing=alone.spacing)
 
 
 def gated(plan: Plan, seed: int) -> int:
@@ -108,8 +110,8 @@ def gated(plan: Plan, seed: int) -> int:
     return 0 if pair.verdict is not Verdict.RESOLVED else 1 if pair.better == 1 else -1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("runs", sizes(150, 600))
+@pytest.mark.release
+@pytest.mark.parametrize("runs", [600])
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_copy_at_the_edge_passes_in_a_twentieth_of_runs_at_most(earlier: bool, runs: int) -> None:
     """Losses alone are the hardest: few of them look like none."""

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples, sizes
 
-from adaptive_eval.core import Baseline, Bench, Controller, Judging, Outcome, Pace, Plan, Sequential, Threshold, Trials
+from adaptive_eval.core import Baseline, Bench, Controller, Judging, Outcome, Pace, Plan, Threshold, Trials
 from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn, next_questions
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from scorio.sinf.prior import EVENTS
 
@@ -118,12 +119,12 @@ def test_the_next_questions_are_those_that_come_next() -> None:
 
 
 @settings(max_examples=examples(12))
-@given(st.integers(0, 2**20), st.integers(2, 4), st.sampled_from([BLOCK, 130, 200]), st.sampled_from([0.0, 0.5]))
+@given(st.integers(0, 2**20), st.integers(2, 4), st.sampled_from([BLOCK, 130, 200]))
 def test_models_are_asked_the_first_so_many_and_looks_are_the_same_in_any_order(
-    seed: int, models: int, questions: int, growth: float
+    seed: int, models: int, questions: int
 ) -> None:
     """One trial of each, told in any order and taken up after kills."""
-    plan = plan_for(models, questions, pace=Pace(growth), judging=Judging(futility=None))
+    plan = plan_for(models, questions, judging=Judging(futility=None))
     answers = Answers(plan, seed)
     plain = straight(plan, answers)
     asked = plain.counts.sum(axis=-1)

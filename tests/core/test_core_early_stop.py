@@ -41,7 +41,7 @@ def ended(one: Plan, seed: int = 0) -> EndedRun:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The truth by runs in the world of the posterior means itself, one after another, with draws of their own."""
     run = ended(plan(trials=Trials(2, 20)), 3)

@@ -8,8 +8,8 @@ import pytest
 from adaptive_eval import core
 
 BUILT = (
-    core.Baseline, core.Bench, core.Best, core.Budget, core.Controller, core.Judging, core.Outcome, core.Pairs,
-    core.Plan, core.Ranking, core.Sequential, core.Threshold, core.TopK, core.Trials,
+    core.Baseline, core.Bench, core.Best, core.Budget, core.Controller, core.Judging, core.Optimal, core.Outcome,
+    core.Pairs, core.Plan, core.Ranking, core.Threshold, core.TopK, core.Trials,
 )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def test_the_first_look_has_at_least_the_information_of_its_least_cell(
 
 def decided(first: NDArray[np.int64], most: int) -> Plan:
     """What a configuration with the defaults means for 20 questions."""
-    config = Decisions.model_validate({"trials": {"min": 4, "max": most}, "stopping": {"futility": False}})
+    config = Decisions.model_validate({"trials": {"min": 4, "max": most}})
     plan = plan_on(Bench(2, 20, BINARY), config, ["a", "b"], first)
     return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
 

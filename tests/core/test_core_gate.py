@@ -135,15 +135,14 @@ def test_without_a_delta_a_build_passes_by_being_better(runs: int) -> None:
     [
         {},
         {"policy": Uniform()},
-        {"pace": Pace(0.0, 3)},
-        {"pace": Pace(0.5, 0)},
+        {"pace": Pace(3)},
         {"trials": Trials(1, 40)},
         {"trials": Trials(10, 30)},
         {"judging": Judging(futility=None)},
         {"rule": Anytime(start=0.1)},
         {"judging": Judging(familywise=True)},
     ],
-    ids=["default", "uniform", "ahead", "growing", "from the first", "three looks", "no futility", "anytime", "holm"],
+    ids=["default", "uniform", "ahead", "from the first", "three looks", "no futility", "anytime", "holm"],
 )
 def test_the_edge_holds_at_every_schedule_of_looks(changes: dict[str, object]) -> None:
     """The true difference is exactly -delta: PASS and FAIL each in at most 5%, at whatever looks."""

@@ -85,7 +85,7 @@ def test_a_pair_out_of_reach_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_arrival_order_and_restarts_change_nothing(seed: int) -> None:
-    plan = replace(small_plan(), pace=Pace(0.1, 2))
+    plan = replace(small_plan(), pace=Pace(2))
     answers = Answers(plan, seed)
     last = raised(plan, (8, 12, 30), answers)[-1]
     found = Shell(last.plan, answers, np.random.default_rng(seed), restarts=0.1).run()
@@ -182,18 +182,6 @@ def allowed(runs: int) -> float:
     return 0.1 + 3.0 * math.sqrt(0.09 / runs)
 
 
-@pytest.mark.slow
-def test_raising_the_horizon_until_there_is_a_winner_finds_few_between_copies() -> None:
-    p = np.random.default_rng(7).beta(0.6, 0.6, 30)
-    assert false_winners(12, 0.3, p, adaptive=False) <= allowed(12)
-
-
-@pytest.mark.slow
-def test_neither_do_ungraded_answers_make_winners_of_copies() -> None:
-    p = np.random.default_rng(7).beta(0.6, 0.6, 30)
-    assert false_winners(12, 0.3, p, adaptive=True, ungraded=ungraded_in_favour) <= allowed(12)
-
-
 @pytest.mark.release
 @pytest.mark.parametrize("ungraded", [ungraded_at_random, ungraded_in_favour])
 @pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
@@ -216,7 +204,7 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("most", "lookahead"), [(10, 2), (10, 8), (8, 4)])
+@pytest.mark.parametrize(("most", "lookahead"), [(10, 8), (8, 4)])
 def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(most: int, lookahead: int) -> None:
     """What is in flight still comes, beyond the new horizon or just before it, and is looked at."""
     pace, runs, called = Pace(lookahead=lookahead), 30, 0

@@ -171,11 +171,11 @@ PACES = (
     ("pace", "profile"),
     [
         pytest.param(PACES[1], "alike", id="in turn-alike"),
-        pytest.param(PACES[1], "spread", id="in turn-spread", marks=pytest.mark.slow),
+        pytest.param(PACES[1], "spread", id="in turn-spread", marks=pytest.mark.release),
         pytest.param(PACES[0], "alike", id="a server each-alike", marks=pytest.mark.slow),
         pytest.param(PACES[0], "spread", id="a server each-spread", marks=pytest.mark.release),
         pytest.param(PACES[2], "alike", id="small-alike", marks=pytest.mark.release),
-        pytest.param(PACES[2], "spread", id="small-spread", marks=pytest.mark.slow),
+        pytest.param(PACES[2], "spread", id="small-spread", marks=pytest.mark.release),
     ],
 )
 def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str) -> None:

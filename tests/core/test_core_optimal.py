@@ -14,12 +14,12 @@ from adaptive_eval.core import Bench, Controller, Judging, Objective, Optimal, O
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.horizon import PastHorizon, carried_over
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
-from adaptive_eval.core.optimal import ContinuedOptimal
+from adaptive_eval.core.optimal import ContinuedOptimal, Spacing
 from adaptive_eval.core.rules import is_correctable, is_giving_up
 from adaptive_eval.core.settings import Margin
 
 QUESTIONS = 10
-RULE = Optimal(stride=1.0)
+RULE = Optimal(spacing=Spacing(1.0))
 
 
 def half_way(first: int, second: int, trials: int) -> list[list[list[int]]]:
@@ -69,12 +69,12 @@ OBJECTIVES: tuple[Objective, ...] = (
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("pace", [Pace(), Pace(0.3, 2), Pace(share=0.5)], ids=["rounds", "ahead", "need"])
+@pytest.mark.parametrize("pace", [Pace(), Pace(2), Pace(share=0.5)], ids=["rounds", "ahead", "need"])
 def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: Objective, pace: Pace) -> None:
     before = np.zeros((3, QUESTIONS, 2), np.int64)
     before[2] = 1  # R0
     bench = Bench(3, QUESTIONS, np.array([0.0, 1.0]), prior_counts=before)
-    controller = Controller(Plan(bench, objective, Optimal(stride=2.0), trials=Trials(4, 30), pace=pace))
+    controller = Controller(Plan(bench, objective, Optimal(spacing=Spacing(2.0)), trials=Trials(4, 30), pace=pace))
     rng, wanted = np.random.default_rng(0), np.ones(3, bool)
     while controller.finished is None:
         asks = controller.ask(1 << 20)
@@ -103,13 +103,13 @@ def test_where_pairs_share_an_error_or_seeds_its_test_that_gives_nothing_up_deci
         {"start": 1.1},
         {"worth": 0.05},
         {"worth": 51.0},
-        {"stride": 0.0},
-        {"stride": -0.1, "step": 0.1},
-        {"step": -0.1},
-        {"finest": 1.0},
+        {"spacing": Spacing(0.0)},
+        {"spacing": Spacing(-0.1, 0.1)},
+        {"spacing": Spacing(step=-0.1)},
+        {"spacing": Spacing(finest=1.0)},
     ],
 )
-def test_odd_settings_are_refused_when_it_is_made(wrong: dict[str, float]) -> None:
+def test_odd_settings_are_refused_when_it_is_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="but got"):
         Optimal(**wrong)
 
@@ -125,7 +125,7 @@ def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at
     return looks
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than_promised() -> None:
     """Extended after half of the way, and again; pairs that were given up have what was kept for this, and no more."""
     pairs = 800
@@ -153,7 +153,8 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
 def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
     bench, trials = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Trials(4, 60)
     earlier = (PastHorizon(Trials(4, 12), Pace(), 1),)
-    controller = Controller(Plan(bench, rule=Optimal(stride=2.0, start=1 / 3), trials=trials, earlier=earlier))
+    rule = Optimal(start=1 / 3, spacing=Spacing(2.0))
+    controller = Controller(Plan(bench, rule=rule, trials=trials, earlier=earlier))
     rng = np.random.default_rng(4)
     while controller.finished is None:
         asks = controller.ask(1 << 20)
@@ -164,7 +165,7 @@ def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
 
 def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
     """Nothing to see in four rounds, and far apart from then on."""
-    bench, rule = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Optimal(stride=2.0, start=0.5)
+    bench, rule = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Optimal(start=0.5, spacing=Spacing(2.0))
     small = Plan(bench, rule=rule, trials=Trials(4, 8))
 
     def played(plan: Plan) -> Controller:

@@ -1,7 +1,5 @@
 """When rounds are composed, how large they are, and what is in flight meanwhile."""
 
-import math
-
 import numpy as np
 import pytest
 from core_runs import Answers, straight
@@ -63,31 +61,9 @@ def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
     assert sum(looks[-1].trials) == sum(look.trials) + 12
 
 
-@pytest.mark.parametrize("growth", [0.0, 0.1, 0.35, 1.0])
-def test_a_round_is_a_trial_a_question_or_its_growth(growth: float) -> None:
-    """Fractions are cut off, and the last round ends at the horizon."""
-    controller = straight(plan(Pace(growth), Trials(2, 25)), Answers(plan(Pace(growth), Trials(2, 25)), 1))
-    held = [look.trials[0] for look in controller.looks]
-    expected = [6]
-    while expected[-1] < 75:
-        expected.append(min(75, expected[-1] + max(3, math.floor(growth * expected[-1]))))
-    assert held == expected
-    assert controller.counts.sum(axis=2).max() - controller.counts.sum(axis=2).min() == 0
-
-
-def test_growth_counts_what_was_issued() -> None:
-    """With rounds in flight, a share of what is there and what is on its way."""
-    controller = Controller(plan(Pace(0.5, lookahead=1), Trials(8, 99)))
-    asks = controller.ask(1000)
-    assert len([ask for ask in asks if ask.round == 0]) == 48
-    assert len([ask for ask in asks if ask.round == 1]) == 6
-    controller.tell(half_right([ask for ask in asks if ask.round == 0]))
-    assert len(controller.ask(1000)) == 2 * 13  # half of 24 + 3
-
-
 def test_with_min_equal_to_max_there_is_one_look() -> None:
     for lookahead in (0, 3):
-        chosen = plan(Pace(0.3, lookahead), Trials(5, 5))
+        chosen = plan(Pace(lookahead), Trials(5, 5))
         controller = straight(chosen, Answers(chosen, 2))
         assert len(controller.looks) == 1
         assert controller.looks[0].comparisons[0].information == pytest.approx(1.0)
@@ -119,7 +95,7 @@ def test_many_questions() -> None:
 
 
 def test_trials_are_numbered_from_zero_without_gaps() -> None:
-    chosen = plan(Pace(0.2, 1), Trials(2, 9))
+    chosen = plan(Pace(1), Trials(2, 9))
     controller = Controller(chosen)
     seen: dict[tuple[int, int], list[int]] = {}
     while controller.finished is None:

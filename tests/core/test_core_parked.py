@@ -7,7 +7,7 @@ from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, T
 from adaptive_eval.core.types import Ask, Look
 
 SKILLS, QUESTIONS = (0.95, 0.6, 0.55, 0.05), 8
-DRAWN = np.random.default_rng(3).random((len(SKILLS), QUESTIONS, 60))
+DRAWN = np.random.default_rng(3).random((len(SKILLS), QUESTIONS, 90))
 HELD = Pace(lookahead=3, held=True)
 
 
@@ -53,7 +53,7 @@ def test_a_model_in_no_open_comparison_is_paused_and_what_still_comes_is_kept() 
         looks += one.tell([answer(waiting.pop(0))])
         waiting += one.ask(10**6)
     (model, *_) = [model for model in range(len(SKILLS)) if one.is_paused(model)]
-    assert one.finished is None and one.ask(10**6, model) == [] and not one.outstanding(model)
+    assert one.finished is None and one.ask(10**6, model) == []
     late, before = [ask for ask in waiting if ask.model == model], one.trials[model]
     assert late and not one.tell(map(answer, late)), "no look waits for them"
     assert one.trials[model] == before and one.parked[model].sum() >= len(late)

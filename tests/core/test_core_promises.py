@@ -114,7 +114,7 @@ def test_looking_at_every_round_calls_exact_ties_no_more_often_than_promised(
 
 @pytest.mark.parametrize("runs", sizes(15, 250))
 @pytest.mark.parametrize("policy", [pytest.param(Uniform(), id="uniform"), pytest.param(Weighted(), id="weighted")])
-@pytest.mark.parametrize("pace", [Pace(), Pace(0.1, 1)], ids=["every round", "running ahead"])
+@pytest.mark.parametrize("pace", [Pace(), Pace(1)], ids=["every round", "running ahead"])
 def test_whole_runs_keep_the_promise_on_exact_ties(runs: int, policy: Policy, pace: Pace) -> None:
     """Two copies on spread questions, all the way to the horizon: called in at most 10% of runs, and no lean.
 
@@ -143,4 +143,4 @@ def test_a_family_of_ties_keeps_its_promise_together(many: int) -> None:
         ended = [carried_out(plan, p, seed).standing for seed in range(most)]
         share[familywise] = np.mean([one is not None and bool(one.memory.call.any()) for one in ended])
     assert share[True] <= allowed(0.05, runs[True])
-    assert share[False] > 0.2
+    assert share[False] > max(share[True], 0.15)

@@ -12,7 +12,7 @@ from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Threshold, TopK
 from adaptive_eval.core.policies import Leader, View, Weighted
-from adaptive_eval.core.rules import ExpectedLoss, Intervals, Precision, ZScore
+from adaptive_eval.core.rules import ExpectedLoss, Precision, ZScore
 from adaptive_eval.core.sequential import Sequential
 from scorio.moments import IntArray
 
@@ -100,7 +100,7 @@ def test_an_objective_compares_models_that_are_there(objective: Objective, rule:
         Plan(BENCH, objective)
 
 
-@pytest.mark.parametrize("rule", [ZScore(), Intervals(), ExpectedLoss()])
+@pytest.mark.parametrize("rule", [ZScore(), ExpectedLoss()])
 def test_familywise_needs_p_values(rule: ZScore) -> None:
     with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
         Plan(BENCH, rule=rule, judging=Judging(familywise=True))
@@ -116,7 +116,6 @@ def test_familywise_does_not_go_with_precision() -> None:
     [
         (lambda: Trials(0, 5), "trials must hold 1 <= min <= max"),
         (lambda: Trials(6, 5), "trials must hold 1 <= min <= max"),
-        (lambda: Pace(growth=-0.1), "growth must not be negative"),
         (lambda: Pace(lookahead=-1), "lookahead must not be negative"),
         (lambda: Judging(delta=-0.01), "delta must not be negative"),
         (lambda: Judging(futility=1.0), "futility must lie in [0, 1)"),
@@ -130,7 +129,6 @@ def test_familywise_does_not_go_with_precision() -> None:
         (lambda: Anytime(confidence=0.4), "confidence must lie in [0.5, 1)"),
         (lambda: Anytime(start=-0.1), "start must lie in [0, 1]"),
         (lambda: Anytime(optimum=0.0), "optimum must be positive"),
-        (lambda: Intervals(1.5), "confidence must lie in [0.5, 1)"),
         (lambda: ExpectedLoss(0.0), "epsilon must be positive"),
         (lambda: Weighted(shrink=1.1), "shrink must lie in [0, 1]"),
         (lambda: Weighted(floor=-0.1), "floor must not be negative"),
@@ -146,7 +144,7 @@ def test_familywise_does_not_go_with_precision() -> None:
         (lambda: Bench(1, 1, np.array([0.0, 1.0]), (), np.zeros((1, 1, 3), int)), "prior_counts must have shape"),
         (lambda: Bench(1, 1, np.array([0.0, 1.0]), (), np.full((1, 1, 2), -1)), "prior_counts must not be negative"),
         (lambda: Bench(1, 2, np.array([0.0, 1.0]), clusters=np.array([0])), "clusters needs one label a question"),
-        (lambda: Bench(1, 2, np.array([0.0, 1.0]), clusters=np.array([0, 2])), "cluster labels must be 0, 1, ..."),
+        (lambda: Bench(1, 2, np.array([0.0, 1.0]), clusters=np.array([0, 2])), "labels of clusters must be 0, 1, ..."),
     ],
 )
 def test_values_are_checked_where_they_are_given(make: Callable[[], object], rule: str) -> None:

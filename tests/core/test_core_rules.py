@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.rules import ExpectedLoss, Intervals, Precision, ZScore
+from adaptive_eval.core.rules import ExpectedLoss, Precision, ZScore
 from adaptive_eval.core.sequential import Sequential
 
 
@@ -55,15 +55,6 @@ def test_anytime_is_the_normal_mixture() -> None:
     np.testing.assert_allclose(found[:4], expected, rtol=1e-9)
     assert found.min() == found[2]
     assert np.isinf(Anytime().boundary(evidence(2, [9.0], [0.049]))).all()
-
-
-@pytest.mark.parametrize("gap", [0.09, 0.0979, 0.0981, 0.2])
-def test_intervals_calls_where_they_do_not_overlap(gap: float) -> None:
-    sigmas = [0.02, 0.03]
-    on = evidence(2, [gap / math.hypot(*sigmas)], [0.3], sigmas)
-    reach = norm.ppf(0.975)
-    apart = 0.5 + gap - reach * sigmas[0] > 0.5 + reach * sigmas[1]
-    assert (abs(on.z[0]) >= Intervals().boundary(on)[0]) == apart
 
 
 @pytest.mark.parametrize("sigma", [0.01, 0.03, 0.2])

@@ -25,7 +25,7 @@ def plan(lookahead: int, **choices: object) -> Plan:
         "policy": UnresolvedPairs(),
         "prior": "uniform",
         "judging": Judging(futility=None),
-        "pace": Pace(0.0, lookahead),
+        "pace": Pace(lookahead),
     }
     return Plan(Bench(3, QUESTIONS, WEIGHTS), **(settings | choices))  # type: ignore[arg-type]
 

@@ -9,6 +9,7 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Ranking, TopK
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
+from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.settings import Bench, Pace, Trials
 from adaptive_eval.core.types import Ask, Outcome
 
@@ -86,9 +87,14 @@ def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
     return rests
 
 
+def outstanding_of(controller: Controller, model: int) -> int:
+    """How many of its trials were asked for and not told."""
+    return sum(batch.asked_and_missing() for batch in controller._flight.batches(model))
+
+
 def whole(controller: Controller) -> np.ndarray:
     """Models that have been asked everything."""
-    outstanding = np.array([controller.outstanding(model) for model in range(len(SKILLS))])
+    outstanding = np.array([outstanding_of(controller, model) for model in range(len(SKILLS))])
     return np.asarray(controller.trials + outstanding >= controller.plan.trials.max * 6)
 
 
@@ -108,7 +114,9 @@ def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> N
 def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
     bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
     pace = Pace(lookahead=1, held=True)
-    controller = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace, judging=Judging(futility=None)))
+    controller = Controller(
+        Plan(bench, rule=ZScore(50.0), trials=Trials(4, 40), pace=pace, judging=Judging(futility=None))
+    )
     seconds, alone = (1.0, 1.0, 64.0), False
     waiting = controller.ask(10**6)
     while controller.finished is None:

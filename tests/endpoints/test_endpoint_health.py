@@ -43,7 +43,7 @@ async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
     endpoint: Opener, unused_tcp_port: int
 ) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as first, SimulatedServer(WORLD) as second:
-        model = endpoint(first.base_url, second.base_url, concurrency=4, patience=60.0)
+        model = endpoint(first.base_url, second.base_url, in_flight=4, patience=60.0)
         work = [asyncio.create_task(model.sample(question(1 + i % 4), range(i, i + 1))) for i in range(60)]
         await asyncio.sleep(0.1)
         await first.die()
@@ -64,7 +64,7 @@ async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
 
 async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, unused_tcp_port: int) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
-        model = endpoint(server.base_url, concurrency=4, attempts=2, patience=30.0)
+        model = endpoint(server.base_url, in_flight=4, attempts=2, patience=30.0)
         await model.sample(question(1), range(1))
         work = [asyncio.create_task(model.sample(question(1), range(i, i + 1))) for i in range(30)]
         await asyncio.sleep(0.02)
@@ -78,7 +78,7 @@ async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, un
 
 async def test_the_last_replica_gone_for_good_is_told_to_everyone(endpoint: Opener, unused_tcp_port: int) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
-        model = endpoint(server.base_url, concurrency=2, patience=0.2)
+        model = endpoint(server.base_url, in_flight=2, patience=0.2)
         await model.sample(question(1), range(1))
         work = [asyncio.create_task(model.sample(question(1), range(i, i + 1))) for i in range(6)]
         await asyncio.sleep(0.01)
@@ -189,7 +189,7 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
     """Silent for most of the time, it has answered in the end all that it was asked, once each."""
     starved = Starved()
     async with starved.server() as server:
-        model = endpoint(server.base_url, timeout=1800.0, patience=300.0, concurrency=4)
+        model = endpoint(server.base_url, timeout=1800.0, patience=300.0, in_flight=4)
         work = [asyncio.create_task(model.sample(CHAT, range(i, i + 1))) for i in range(40)]
         for _ in range(3):
             await asyncio.sleep(1.0)

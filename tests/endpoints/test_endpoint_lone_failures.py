@@ -38,7 +38,7 @@ async def ask(model: ModelEndpoint, number: int) -> list[Answer]:
 @CLIENTS
 async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client: str) -> None:
     async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, client=client, concurrency=2, max_tokens=500, patience=300.0)
+        model = endpoint(server.base_url, client=client, in_flight=2, max_tokens=500, patience=300.0)
         answers = await ask(model, 40)
     (unanswered,) = [one for one in answers if one.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (BAD, "", {"unanswered"})

@@ -65,7 +65,7 @@ async def test_requests_wait_for_one_another_when_files_run_out(
 
     async with raw_server(slowly) as server:
         monkeypatch.setattr(loop, "create_connection", most)
-        model = endpoint(server.base_url, client=client, concurrency=64)
+        model = endpoint(server.base_url, client=client, in_flight=64)
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(100)))
         assert len(server.seen) == 100
     assert all(one.attempts == 1 for (one,) in answers)
@@ -91,7 +91,7 @@ async def test_no_shortage_lasts_long_enough_to_give_a_model_up(
 
     monkeypatch.setattr(loop, "create_connection", refuse)
     async with raw_server(slowly) as server:
-        model = endpoint(server.base_url, concurrency=4, attempts=1)
+        model = endpoint(server.base_url, in_flight=4, attempts=1)
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
         assert len(answers) == 4 and is_unharmed(model)
         more = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(40)))

@@ -281,7 +281,7 @@ async def test_what_a_server_without_anything_to_do_was_sent_is_asked_again(
             over.set()
 
     async with raw_server(script, pages={"/metrics": metrics}) as server:
-        model = endpoint(server.base_url, timeout=1800.0, max_tokens=32768, concurrency=2)
+        model = endpoint(server.base_url, timeout=1800.0, max_tokens=32768, in_flight=2)
         both = asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(2)))
         answers = await asyncio.wait_for(both, HANGS)
         over.set()

@@ -38,7 +38,7 @@ async def ask(model: ModelEndpoint, number: int) -> list[object]:
 @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 405, 410, 418, 422, 451])
 async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str, status: int) -> None:
     async with raw_server(refusing(lambda asked: asked.index == 3, status)) as server:
-        model = endpoint(server.base_url, client=client, concurrency=4)
+        model = endpoint(server.base_url, client=client, in_flight=4)
         assert not [one for one in await ask(model, 12) if isinstance(one, BaseException)]
     assert len(server.seen) == 13
     assert model.stats.errors == {"refused": 1} and f"HTTP {status}: no (3)" in model.stats.last_error
@@ -55,7 +55,7 @@ async def test_the_very_first_request_may_be_refused(endpoint: Opener) -> None:
 
 async def test_one_refusal_in_ten_is_no_matter(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.index % 10 == 3)) as server:
-        model = endpoint(server.base_url, concurrency=16)
+        model = endpoint(server.base_url, in_flight=16)
         assert not [one for one in await ask(model, 400) if isinstance(one, BaseException)]
     assert len(server.seen) < 460
     assert len(model.stats.notices) == 1
@@ -63,7 +63,7 @@ async def test_one_refusal_in_ten_is_no_matter(endpoint: Opener) -> None:
 
 async def test_a_server_that_refuses_everything_is_believed_soon_and_not_hammered(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: True, 401)) as server:
-        model = endpoint(server.base_url, concurrency=64)
+        model = endpoint(server.base_url, in_flight=64)
         told = await ask(model, 200)
         assert all(isinstance(one, Rejected) and "HTTP 401: no" in str(one) for one in told)
     assert len(server.seen) <= 64 + 2 * AT_FIRST
@@ -72,7 +72,7 @@ async def test_a_server_that_refuses_everything_is_believed_soon_and_not_hammere
 async def test_a_server_that_was_mended_is_asked_again(endpoint: Opener) -> None:
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 401)) as server:
-        model = endpoint(server.base_url, concurrency=4)
+        model = endpoint(server.base_url, in_flight=4)
         assert all(isinstance(one, Rejected) for one in await ask(model, 8))
         await asyncio.sleep(0.05)
         assert all(isinstance(one, Rejected) for one in await ask(model, 2))
@@ -85,7 +85,7 @@ async def test_without_patches_that_takes_seconds(endpoint: Opener, monkeypatch:
     monkeypatch.setattr(refusals, "REFUSED_PAUSE", 0.5)
     async with raw_server(refusing(lambda asked: True, 404)) as server:
         began = asyncio.get_running_loop().time()
-        await ask(endpoint(server.base_url, concurrency=8), 8)
+        await ask(endpoint(server.base_url, in_flight=8), 8)
         assert 1.4 < asyncio.get_running_loop().time() - began < 8.0
 
 
@@ -103,7 +103,7 @@ async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
 
 async def test_a_request_that_is_refused_alone_is_told_and_others_go_on(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.body["seed"] == 7, 422)) as server:
-        model = endpoint(server.base_url, concurrency=4)
+        model = endpoint(server.base_url, in_flight=4)
         told = await ask(model, 60)
         more = await ask(model, 6)
     assert [seed for seed, one in enumerate(told + more) if isinstance(one, Rejected)] == [7]
@@ -114,7 +114,7 @@ async def test_a_request_that_is_refused_alone_is_told_and_others_go_on(endpoint
 async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not(endpoint: Opener) -> None:
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 404)) as bad, raw_server(refusing(lambda _: False)) as good:
-        model = endpoint(bad.base_url, good.base_url, concurrency=4)
+        model = endpoint(bad.base_url, good.base_url, in_flight=4)
         assert not [one for one in await ask(model, 200) if isinstance(one, BaseException)]
         assert len(bad.seen) < 30 and len(good.seen) == 200
         assert [replica.healthy for replica in model.stats.replicas] == [len(bad.seen) < 4 + AT_FIRST - 1, True]
@@ -226,7 +226,7 @@ async def test_a_stream_that_goes_on_is_a_sign_that_requests_are_accepted(endpoi
         asked.close()
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, stream=True, concurrency=8)
+        model = endpoint(server.base_url, stream=True, in_flight=8)
         asking = asyncio.create_task(ask(model, 8))
         async with asyncio.timeout(3.0):
             await enough.wait()

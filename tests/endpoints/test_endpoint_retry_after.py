@@ -61,7 +61,7 @@ def test_up_to_a_minute_it_is_waited_as_long_as_is_said(seconds: float, waited: 
 
 async def test_one_absurd_wait_among_answers_costs_a_moment(endpoint: Opener) -> None:
     async with raw_server(telling(1, 429, "31536000")) as server:
-        model = endpoint(server.base_url, concurrency=8)
+        model = endpoint(server.base_url, in_flight=8)
         async with asyncio.timeout(4.0):
             await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(40)))
     assert len(server.seen) == 41

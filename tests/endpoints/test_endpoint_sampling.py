@@ -180,7 +180,7 @@ async def test_a_refusal_halves_what_is_sent(endpoint: Opener) -> None:
             await by_seed(asked)
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, concurrency=8)
+        model = endpoint(server.base_url, in_flight=8)
         await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
     assert model.stats.replicas[0].limit in (4, 5)
 
@@ -234,7 +234,7 @@ async def test_time_in_the_queue_is_not_counted(endpoint: Opener) -> None:
         await by_seed(asked)
 
     async with raw_server(slowly) as server:
-        model = endpoint(server.base_url, timeout=0.3, concurrency=1)
+        model = endpoint(server.base_url, timeout=0.3, in_flight=1)
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
     assert [answer[0].text for answer in answers] == [f"#{i}" for i in range(8)]
     assert model.stats.errors == {}
@@ -490,7 +490,7 @@ async def test_seeds_of_many_requests_at_once_stay_with_their_answers(endpoint: 
         await by_seed(asked)
 
     async with raw_server(shuffled) as server:
-        model = endpoint(server.base_url, concurrency=50)
+        model = endpoint(server.base_url, in_flight=50)
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(200)))
         # and those for what the server says of itself, and for a health check where this takes longer than it should
         assert server.connections <= 53

@@ -67,27 +67,14 @@ def sizes(model: ModelEndpoint) -> list[int]:
 @pytest.mark.parametrize("places", [2, 50])
 async def test_a_server_is_full_and_few_wait(endpoint: Opener, places: int) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=places) as server:
-        model = endpoint(server.base_url, concurrency=128)
+        model = endpoint(server.base_url, in_flight=128)
         async with busy(model):
             await settles(server, places, max(2.0, places / 3))
 
 
-async def test_without_steering_the_line_is_as_long_as_it_can_be(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
-        model = endpoint(server.base_url, concurrency=128, steer=False)
-        async with busy(model):
-            assert server.places is not None
-            for _ in range(1000):  # of 0.02 s
-                if server.places.waiting > 120:
-                    break
-                await asyncio.sleep(0.02)
-            assert server.places.waiting > 120
-    assert sizes(model) == [128]
-
-
 async def test_a_server_whose_places_change_is_followed(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=40) as server:
-        model = endpoint(server.base_url, concurrency=128)
+        model = endpoint(server.base_url, in_flight=128)
         assert server.places is not None
         async with busy(model):
             for places in (40, 6, 40):
@@ -97,7 +84,7 @@ async def test_a_server_whose_places_change_is_followed(endpoint: Opener) -> Non
 
 async def test_each_replica_gets_what_it_can_do(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=3) as small, SimulatedServer(WORLD, max_num_seqs=24) as large:
-        model = endpoint(small.base_url, large.base_url, concurrency=64)
+        model = endpoint(small.base_url, large.base_url, in_flight=64)
         async with busy(model):
             await asyncio.gather(settles(small, 3, 2.0), settles(large, 24, 8.0))
     assert sizes(model)[0] < sizes(model)[1]
@@ -105,7 +92,7 @@ async def test_each_replica_gets_what_it_can_do(endpoint: Opener) -> None:
 
 async def test_several_answers_a_request_are_several_sequences(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=32) as server:
-        model = endpoint(server.base_url, concurrency=128, samples_per_request=4)
+        model = endpoint(server.base_url, in_flight=128, samples_per_request=4)
         async with busy(model, n=4):
             await settles(server, 32, 16.0)
     assert 8 <= sizes(model)[0] <= 14
@@ -114,7 +101,7 @@ async def test_several_answers_a_request_are_several_sequences(endpoint: Opener)
 async def test_models_of_one_server_are_steered_together(endpoint: Opener) -> None:
     loads = LoadWatch()
     async with SimulatedServer(WORLD, max_num_seqs=12) as server:
-        models = [endpoint(server.base_url, model=name, concurrency=64, loads=loads) for name in WORLD.models]
+        models = [endpoint(server.base_url, model=name, in_flight=64, loads=loads) for name in WORLD.models]
         async with busy(*models, workers=64):
             await settles(server, 12, 8.0)
             assert len(loads._servers) == 1
@@ -123,7 +110,7 @@ async def test_models_of_one_server_are_steered_together(endpoint: Opener) -> No
 
 async def test_runs_that_know_nothing_of_each_other_share_a_server(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=40) as server:
-        models = [endpoint(server.base_url, concurrency=64) for _ in range(2)]
+        models = [endpoint(server.base_url, in_flight=64) for _ in range(2)]
         async with busy(*models, workers=64):
             await settles(server, 40, 20.0)
     assert min(sizes(models[0])[0], sizes(models[1])[0]) >= 8
@@ -131,7 +118,7 @@ async def test_runs_that_know_nothing_of_each_other_share_a_server(endpoint: Ope
 
 async def test_time_in_line_is_not_taken_from_the_answers(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=4) as server:
-        model = endpoint(server.base_url, concurrency=128)
+        model = endpoint(server.base_url, in_flight=128)
         async with busy(model):
             await settles(server, 4, 2.0)
             (answer,) = await model.sample(QUESTION, range(10**6, 10**6 + 1))
@@ -158,7 +145,7 @@ async def window_under(endpoint: Opener, page: Page, seconds: float = 0.5) -> tu
 
     seen: list[int] = []
     async with raw_server(answering, pages={"/metrics": counted}) as server:
-        model = endpoint(server.base_url, concurrency=100)
+        model = endpoint(server.base_url, in_flight=100)
 
         async def work() -> None:
             for i in count():
@@ -263,7 +250,7 @@ async def test_metrics_that_go_away_let_the_window_go(endpoint: Opener, monkeypa
 
 async def test_the_sdk_asks_for_no_metrics(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=4) as server:
-        model = endpoint(server.base_url, client="openai", concurrency=64)
+        model = endpoint(server.base_url, client="openai", in_flight=64)
         await model.sample(QUESTION, range(1))
         await asyncio.sleep(0.1)
         assert sizes(model) == [64]

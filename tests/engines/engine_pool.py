@@ -20,7 +20,7 @@ from adaptive_eval.store import RunReader, ServerLaunched, ServerLaunching, Serv
 SIX = (*checkpoints(), "abacus-900-tuned-250")
 """The whole models, and one that an adapter is merged into."""
 PLACES = ("left", "right")
-FIXED = {"trials": {"min": 80, "max": 80}, "stopping": {"futility": False}}
+FIXED = {"trials": {"min": 80, "max": 80}}
 """What a fixed number of trials for everyone is to a run: one look."""
 
 

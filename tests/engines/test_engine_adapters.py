@@ -63,7 +63,7 @@ def test_completion_bpt_is_that_of_the_weights(ranked: tuple[Finished, dict[str,
     require_exact_bits(ranked[0])
 
 
-@pytest.mark.parametrize("concurrency", [1, {"concurrency": 32, "samples_per_request": 4}])
+@pytest.mark.parametrize("concurrency", [1, {"in_flight": 32, "samples_per_request": 4}])
 def test_outcomes_depend_on_neither_concurrency_nor_answers_per_request(
     server: Server, ranked: tuple[Finished, dict[str, float]], workplace: Workplace, concurrency: object
 ) -> None:
@@ -82,7 +82,7 @@ def bits(run: Finished) -> dict[tuple[str, str, int], float | None]:
 
 def test_a_request_for_eight_answers_has_eight_seeds_in_a_row(server: Server, workplace: Workplace) -> None:
     """And each answer is what a bare request with that seed alone gets."""
-    limits = {"concurrency": 32, "samples_per_request": 8}
+    limits = {"in_flight": 32, "samples_per_request": 8}
     before = chat_requests(server)
     run = workplace.run(
         workplace.configure("eights", models(server), trials=FIXED, concurrency=limits), accepted=(0, 3)

@@ -60,7 +60,7 @@ def judging(serve: Callable[..., None], logs: Path, tmp_path_factory: pytest.Tem
 
 
 def asked(server: Server, kind: str, **changes: object) -> dict[str, object]:
-    limits = {"concurrency": 8}
+    limits = {"in_flight": 8}
     return {"kind": kind, "server": {"base_url": server.base_url, "model": "judge"}, "concurrency": limits, **changes}
 
 
@@ -149,7 +149,7 @@ def test_votes_and_levels_of_several_criteria_are_those_of_the_schema(
 def test_a_kill_between_answer_and_verdict_loses_neither(
     answering: Server, judging: Server, workplace: Workplace
 ) -> None:
-    same = {"concurrency": {"concurrency": 1}, "sampling": {**REPLY, "max_tokens": 512}}
+    same = {"concurrency": {"in_flight": 1}, "sampling": {**REPLY, "max_tokens": 512}}
     undisturbed = run(workplace, "undisturbed", settings(answering, judge(judging, **same)))
     disturbed = settings(answering, judge(judging, **same))
     config = workplace.configure("disturbed", disturbed.pop("models"), **disturbed)  # type: ignore[arg-type]

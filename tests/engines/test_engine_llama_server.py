@@ -59,7 +59,7 @@ def test_tokens_are_those_of_the_servers_own_counters(
     servers: dict[str, Server], workplace: Workplace, together: int
 ) -> None:
     """Also where a usage counts one of eight answers."""
-    limits = {"concurrency": 4, "samples_per_request": together}
+    limits = {"in_flight": 4, "samples_per_request": together}
     before = counters(servers)
     run = workplace.run(
         workplace.configure("eights", models(servers), trials={"min": 8, "max": 8}, concurrency=limits),

@@ -5,7 +5,6 @@ import json
 import tracemalloc
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 from small_run import HOSTILE, MODELS, make_run, make_trial, ragged
 
@@ -58,15 +57,13 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
     }
 
 
-def test_all_three_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> None:
+def test_both_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> None:
     trials = ragged()
     directory = make_run(tmp_path, trials)
     lines = json_rows(export(ExportRequest(directory, "jsonl")).path)
     assert [(row["model"], row["question"], row["trial"]) for row in lines] == [
         (one.model, one.question, one.trial) for one in trials
     ]
-    table = pyarrow.parquet.read_table(export(ExportRequest(directory, "parquet")).path)
-    assert [row | {"signals": json.loads(row["signals"])} for row in table.to_pylist()] == lines
     cells = csv_rows(export(ExportRequest(directory, "csv", texts=True)).path)
     for row, line in zip(cells, lines, strict=True):
         assert row.keys() == line.keys()
@@ -108,22 +105,14 @@ def test_texts_are_left_out_of_csv_and_can_be_left_out_elsewhere(tmp_path: Path)
     directory = make_run(tmp_path, ragged())
     assert list(csv_rows(export(ExportRequest(directory, "csv")).path)[0]) == list(COLUMNS)
     assert "text" not in json_rows(export(ExportRequest(directory, "jsonl", texts=False)).path)[0]
-    assert (
-        "text" not in pyarrow.parquet.read_schema(export(ExportRequest(directory, "parquet", texts=False)).path).names
-    )
 
 
 def test_what_is_no_unicode_does_not_stop_an_export(tmp_path: Path) -> None:
     directory = make_run(tmp_path, [make_trial("bob", "q1", 0, 1, text="half \ud800", reasoning=None)])
     assert json_rows(export(ExportRequest(directory, "jsonl")).path)[0]["text"] == "half ?"
-    assert pyarrow.parquet.read_table(export(ExportRequest(directory, "parquet")).path)["text"].to_pylist() == [
-        "half ?"
-    ]
 
 
-@pytest.mark.parametrize(
-    "form", ["jsonl", *(pytest.param(one, marks=pytest.mark.slow) for one in ("csv", "inspect", "scorio"))]
-)
+@pytest.mark.parametrize("form", ["jsonl", *(pytest.param(one, marks=pytest.mark.slow) for one in ("csv", "inspect"))])
 def test_texts_are_in_memory_one_at_a_time(tmp_path: Path, form: str) -> None:
     """10 MB of text, in at most 2 MB."""
     text = "0123456789abcdef" * 6_250

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import imported, lines, lm_eval_row, outcomes
@@ -158,52 +157,6 @@ def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
     assert f"{path}: is a damaged Parquet file, or cut off" in refused.stderr
 
 
-def problem(number: int, correct: list[object]) -> dict[str, object]:
-    """A problem of MathArena with its answers."""
-    return {
-        "idx": number,
-        "problem": f"What is {number}?",
-        "gold_answer": "4",
-        "N": len(correct),
-        "answers": ["4" if right else None for right in correct],
-        "correct": correct,
-        "messages": [
-            [
-                {"role": "user", "content": f"What is {number}? Box it."},
-                {"role": "assistant", "type": "cot", "content": "hm"},
-                {"role": "assistant", "content": f"\\boxed{{{4 if right else 5}}}"},
-            ]
-            for right in correct
-        ],
-        "detailed_costs": [{"cost": 0.25, "input_tokens": 10, "output_tokens": 20, "time": 2.0}] * len(correct),
-    }
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_matharena_problems_of_several_models(tmp_path: Path, packed: bool) -> None:
-    for model in ("openai/o3", "qwen"):
-        for number in (1, 2):
-            folder = tmp_path / "aime" / model
-            folder.mkdir(parents=True, exist_ok=True)
-            data = json.dumps(problem(number, [True, False, True, False])).encode()
-            name, body = (".json.zst", zstandard.compress(data)) if packed else (".json", data)
-            (folder / f"{number}{name}").write_bytes(body)
-    done = imported(tmp_path / "aime", "--to", tmp_path / "run")
-    assert done.exit_code == 0, done.stderr
-    assert outcomes(tmp_path / "run") == {
-        (model, key, trial): right
-        for model in ("openai/o3", "qwen")
-        for key in "12"
-        for trial, right in enumerate([1, 0, 1, 0])
-    }
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        first = next(reader.trials())
-        assert reader.header().questions["1"]["prompt"] == "What is 1? Box it."
-    assert (first.answer.text, first.answer.reasoning, first.cost.usd, first.cost.tokens) == (
-        "\\boxed{4}", "hm", 0.25, 30
-    )  # fmt: skip
-
-
 def test_matharena_rows(tmp_path: Path) -> None:
     rows = [
         {"problem_idx": 3, "model_name": model, "idx_answer": trial, "user_message": "3?",
@@ -217,12 +170,3 @@ def test_matharena_rows(tmp_path: Path) -> None:
         run = tmp_path / str(number)
         assert imported(path, "--to", run).exit_code == 0
         assert outcomes(run) == {(model, "3", trial): trial for model in ("a", "b") for trial in (0, 1)}
-
-
-def test_a_problem_with_fewer_grades_than_answers_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "m" / "1.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps({**problem(1, [True, False]), "correct": [True]}))
-    refused = imported(path, "--to", tmp_path / "run")
-    assert refused.exit_code == 2
-    assert "has 2 answers, 1 grades and 2 conversations" in refused.stderr

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
@@ -50,10 +49,6 @@ def refusal(path: Path, *options: str) -> str:
         (b'{"version": 2, "status": "success", "eval": {}, "samples": [{"id": 1}]}', "says no model"),
         (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [5]}', "sample 1: is no sample"),
         (b"[" * 100_000, "is nested too deeply"),
-        (b'{"problem": 1, "gold_answer": 1, "answers": 7, "correct": [1]}', "must have as many grades"),
-        (zstandard.compress(b"not json"), "is not JSON"),
-        (zstandard.compress(b"[1, 2]" * 99)[:-9], "is not JSON, or is cut off"),
-        (zstandard.compress(b"[1, 2]" * 99)[:5] + b"nonsense", "is damaged, or cut off"),
         (b"PK\x03\x04 nothing more", "is a damaged zip file, or cut off"),
         (b"PAR1 nothing more", "is a damaged Parquet file, or cut off"),
     ],
@@ -118,13 +113,6 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, method: int, claimed: int | None
     assert peak < 40 << 20
 
 
-def test_a_packed_file_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "MOST_BYTES", 1000)
-    path = tmp_path / "1.json.zst"
-    path.write_bytes(zstandard.compress(b" " * 100_000))
-    assert "holds more than 1,000 bytes" in refusal(path)
-
-
 def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = inspect_log(tmp_path / "log.eval", [sample()])
     bounded._decompressor.cache_clear()
@@ -176,10 +164,6 @@ JSON = st.recursive(
 RECORDS: dict[str, dict[str, object]] = {
     "inspect": {**header(), "samples": [sample()]},
     "lm_eval": lm_eval_row(0, ["4"]),
-    "matharena_problem": {"problem": "2 + 2?", "idx": 1, "gold_answer": 4, "answers": ["4"], "correct": [True],
-                          "messages": [[{"role": "user", "content": "2 + 2?"},
-                                        {"role": "assistant", "content": "\\boxed{4}"}]],
-                          "detailed_costs": [{"cost": 0.1, "input_tokens": 5, "output_tokens": 7}]},
     "matharena_output": {"problem_idx": 1, "model_name": "a", "idx_answer": 0, "correct": True, "gold_answer": "4",
                          "answer": "\\boxed{4}", "parsed_answer": "4", "problem": "2 + 2?", "user_message": "2 + 2?",
                          "cost": 0.1, "input_tokens": 5, "output_tokens": 7},

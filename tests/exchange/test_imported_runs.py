@@ -20,7 +20,7 @@ from adaptive_eval.exchange.export import export
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import StoredRun, read_counts
 from adaptive_eval.record.view import read_view
-from adaptive_eval.show.changes import changes_between
+from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.store import RunReader, RunResumed, TrialsImported
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
@@ -69,7 +69,7 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     found, before = Found.of(run).outcomes, whole.found.outcomes
     view, counts = read_view(run), read_counts(run)
     assert view.words.seeds.startswith("Imported trials have the seeds of where they were sampled")
-    assert changes_between(view, counts, view, counts).same_seeds == ()
+    assert diff_runs(view, counts, view, counts).same_seeds == ()
     common = before.keys() & found.keys()
     assert len(common) > 150
     assert {trial: found[trial] for trial in common} == {trial: before[trial] for trial in common}

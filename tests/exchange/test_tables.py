@@ -17,7 +17,6 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.detect import TABLES
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
-from adaptive_eval.exchange.recording import read_recording
 from adaptive_eval.exchange.samples import NO_ANSWER
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.store import RunReader, TrialRecord
@@ -123,18 +122,6 @@ def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
     assert 5 < sum(category or 0 for category in first[:30]) < 25, "the order of counts means nothing"
 
 
-def test_to_an_array(tmp_path: Path) -> None:
-    done = imported(lines(tmp_path / "t.jsonl", ROWS[:-2]), "--to", tmp_path / "t.npz")
-    assert done.exit_code == 0, done.stderr
-    recording = read_recording(tmp_path / "t.npz")
-    assert recording.outcomes is not None
-    assert recording.models == ("a", "b")
-    assert recording.outcomes[1, 1].tolist() == [1, 0, -1, -1]
-    with np.load(tmp_path / "t.npz") as file:
-        assert file["weights"].tolist() == [0.0, 1.0]
-    assert "is there already" in imported(tmp_path / "t.jsonl", "--to", tmp_path / "t.npz").stderr
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with texts, reasoning, signals, tokens and costs, and the configuration that it was begun with."""
@@ -167,7 +154,7 @@ def stored(run: Path) -> list[TrialRecord]:
         return sorted(reader.trials(), key=lambda one: (one.model, one.question, one.trial))
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: str) -> None:
     path = export(Export(source / "run", form, tmp_path / f"t.{form}", texts=True)).path
     again = tmp_path / "again"
@@ -176,9 +163,9 @@ def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: 
     assert stored(again) == stored(source / "run")
 
 
-def alike(folder: Path, seed: int) -> Path:
+def alike(folder: Path) -> Path:
     """A run many of whose answers are the same, some of them long, as those of a model at a low temperature are."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     said = [r"\boxed{1}", r"So it is \boxed{2}.", "because of this " * 20, "é\U0001f600\n"]
 
     def one(model: str, question: str, trial: int) -> TrialRecord:
@@ -207,31 +194,14 @@ def alike(folder: Path, seed: int) -> Path:
     )
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet", "inspect"])
-@pytest.mark.parametrize("seed", range(3))
-def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(
-    tmp_path: Path, form: str, seed: int
-) -> None:
-    run = alike(tmp_path, seed)
+@pytest.mark.parametrize("form", ["jsonl", "inspect"])
+def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path, form: str) -> None:
+    run = alike(tmp_path)
     path = export(Export(run, form, tmp_path / f"t.{form}")).path
     done = imported(path, "--to", tmp_path / "again")
     assert done.exit_code == 0, done.stderr
     assert "repeats   " not in done.output
     assert stored(tmp_path / "again") == stored(run)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_signals_for_scorio_come_back_with_their_outcomes(tmp_path: Path, seed: int) -> None:
-    run = alike(tmp_path, seed)
-    path = export(Export(run, "scorio", tmp_path / "signals.jsonl")).path
-    done = imported(path, "--to", tmp_path / "again")
-    assert done.exit_code == 0, done.stderr
-    graded = {place: category for place, category in outcomes(run).items() if category is not None}
-    without = sum(category is None for category in outcomes(run).values())
-    assert sorted((*place[:2], category) for place, category in outcomes(tmp_path / "again").items()) == sorted(
-        (*place[:2], category) for place, category in graded.items()
-    )
-    assert not without or "grader" in done.output or "killed" in done.output
 
 
 def test_an_array_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path) -> None:
@@ -333,7 +303,7 @@ def test_weights_must_differ(tmp_path: Path, weights: str) -> None:
 OWN = {"categories": [{"name": "good", "weight": 1, "when": {"is_correct": True}}, {"name": "rest", "weight": 0}]}
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "npz"])
+@pytest.mark.parametrize("form", ["jsonl", "csv", "npz"])
 def test_where_the_best_category_is_the_first_the_scores_stay(site: Site, ended_runs: EndedRuns, form: str) -> None:
     """By a rubric of one's own 0 may be the best: the number alone would turn the ranking around."""
     run = ended_runs.copy(site, rubric=OWN, trials={"min": 4, "max": 4})

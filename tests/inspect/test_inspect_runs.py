@@ -98,6 +98,7 @@ def questions(site: Site) -> list[str]:
         return [str(body["prompt"]) for body in reader.header().questions.values()]
 
 
+@pytest.mark.slow
 def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(site: Site) -> None:
     trials = {"min": 4, "max": 12, "favour": "answers"}
     own = site.write("own", trials=trials)
@@ -109,6 +110,7 @@ def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(site: Site
     assert Found.of(site.directory("inspect")) == Found.of(site.directory("own"))
 
 
+@pytest.mark.slow
 def test_a_sample_with_an_error_is_asked_again_and_never_graded_wrong(site: Site) -> None:
     ended = run(site, write(site, "faults", skills=("p100", "p99")))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
@@ -182,6 +184,7 @@ def test_a_process_that_dies_loses_no_answer_and_sets_models_aside(site: Site) -
     assert lost and all("the process of Inspect ended with 9" in event.reason for event in lost)
 
 
+@pytest.mark.slow
 def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     benchmark = {"roles": {"grader": "scripted/judge"}, "prices": {"scripted/judge": {"input": 1e6, "output": 0}}}
     prices = {"input": 1.0, "output": 1.0}
@@ -228,6 +231,7 @@ def test_kills_change_no_decision_and_lose_no_answer(site: Site, monkeypatch: py
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_run_is_read_without_its_task_and_without_inspect(site: Site) -> None:
     config = write(site, "exactly")
     assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
@@ -253,6 +257,7 @@ def test_another_task_file_is_another_run(site: Site) -> None:
     assert changed.exit_code == ExitCode.CONFIGURATION and "benchmark" in changed.output
 
 
+@pytest.mark.slow
 def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     words = ["tasks.py@exactly", "--model", "scripted/p95", "--model", "scripted/p10", "-T", "number=3"]

@@ -22,7 +22,7 @@ from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
 from adaptive_eval.launch.command import free_ports, is_free
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import RESTARTS, LaunchedServer, ServerSpec
 from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
 
@@ -326,7 +326,7 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     await host.load(1, events.append)
     with pytest.raises(LaunchFailed, match="its server was stopped"):
         await waiting
-    await unload_all([host], at_once=False)
+    await host.unload(at_once=False)
     assert not running(str(port))
 
 

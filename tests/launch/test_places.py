@@ -17,7 +17,7 @@ from processes import SERVER, running
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch import host as module
 from adaptive_eval.launch import process
-from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.store import Event, PlaceAwaited, ServerLaunching
 
@@ -205,7 +205,7 @@ async def test_a_server_that_is_being_stopped_when_the_run_ends_has_its_time_to_
         releasing.cancel()
         await asyncio.wait([releasing])
         (tmp_path / "over").touch()
-        await unload_all([host], at_once=False)
+        await host.unload(at_once=False)
     places.release()
     assert not running(f"{SERVER} {port}")
     assert (tmp_path / "logs" / "m.log").read_text().endswith("over\n")
@@ -224,7 +224,7 @@ async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int)
     other.release()
     await loading
     took = time.monotonic() - began
-    await unload_all([host], at_once=True)
+    await host.unload(at_once=True)
     places.release()
     waiting, launching, launched = events
     assert isinstance(waiting, PlaceAwaited) and isinstance(launching, ServerLaunching)

@@ -10,7 +10,7 @@ from postgres_server import PostgresServer
 from two_by_two import HEADER
 
 from adaptive_eval.store import RunHeader, Store, whereabouts
-from adaptive_eval.store.postgres.address import LedgerAddress
+from adaptive_eval.store.address import LedgerAddress
 
 _numbers = count()
 

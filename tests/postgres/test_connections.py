@@ -16,9 +16,9 @@ from two_by_two import HEADER, make_trial
 
 from adaptive_eval.errors import RunLocked, StoreError
 from adaptive_eval.store import CommitBatch, RunReader, Store
+from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.postgres import connection as connections
 from adaptive_eval.store.postgres import tables, writing
-from adaptive_eval.store.postgres.address import LedgerAddress
 from adaptive_eval.store.postgres.connection import PatientConnection
 from adaptive_eval.store.postgres.reading import list_runs
 

@@ -21,7 +21,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import RunReader
-from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress
+from adaptive_eval.store.address import VARIABLE, LedgerAddress
 from adaptive_eval.store.postgres.reading import list_runs
 
 pytestmark = pytest.mark.postgres
@@ -88,19 +88,14 @@ def test_it_finds_what_any_run_finds_and_every_command_reads_it(
         ("export", word, "--format", "npz"),
         ("verify", word),
         ("compare", str(plain), word),
-        ("board", str(database)),
         ("relabel", word),
         ("replay", word, "--output", "replayed"),
-        ("study", "cost", word),
         ("study", "convergence", word, "--replicates", "5"),
         ("monitor", word, "--once", "--display", "plain"),
     ):
         done = called(*words)
         assert done.exit_code in ENDED, (words, done.output)
     assert (tmp_path / "kept.report.html").exists()
-    page = called("board", str(database), "--format", "html")
-    assert page.exit_code == ExitCode.REACHED and page.output.strip() == f"{database.path.name}.board.html"
-    assert (tmp_path / page.output.strip()).exists()
     assert "intact" in called("verify", word).output
     assert called("monitor", word).exit_code == called("monitor", str(plain)).exit_code
     seen = {str(one): called("monitor", str(one), "--once", "--display", "plain").output for one in (word, plain)}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress
+from adaptive_eval.store.address import VARIABLE, LedgerAddress
 from adaptive_eval.store.postgres.reading import list_runs
 
 pytestmark = pytest.mark.postgres

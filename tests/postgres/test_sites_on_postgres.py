@@ -19,7 +19,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import IdleWatcher, Watchers
 from adaptive_eval.sites.opening import RunSites
-from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress
+from adaptive_eval.store.address import VARIABLE, LedgerAddress
 
 pytestmark = pytest.mark.postgres
 

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -357,27 +357,44 @@ class TestDataset:
     def config(self, **settings: Any) -> QuestionsConfig:
         return QuestionsConfig(dataset="org/name", split="train", revision="abc", **settings)
 
-    def test_it_is_asked_for_by_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.fixture
+    def hub(self, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+        """The two libraries, and a hub that is there."""
+        offline = SimpleNamespace(HF_HUB_OFFLINE=False, ENDPOINT="https://hub.example")
+        session = SimpleNamespace(head=lambda url, timeout: None)
+        hub = SimpleNamespace(constants=offline, get_session=lambda: session, session=session)
+        hub.datasets = SimpleNamespace(config=SimpleNamespace(HF_HUB_OFFLINE=False), load_dataset=None)
+        monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, "datasets", hub.datasets)
+        return hub
+
+    def test_it_is_asked_for_by_name(self, hub: SimpleNamespace) -> None:
         asked: list[Any] = []
-        module = ModuleType("datasets")
         rows = [{"prompt": "a?", "answer": 7}]
-        module.load_dataset = lambda *a, **k: asked.append((a, k)) or rows  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "datasets", module)
+        hub.datasets.load_dataset = lambda *a, **k: asked.append((a, k)) or rows
         assert load_questions(self.config())[0].answer == "7"
         assert asked == [(("org/name",), {"name": None, "split": "train", "revision": "abc"})]
+        assert not hub.datasets.config.HF_HUB_OFFLINE
+
+    def test_where_the_hub_cannot_be_reached_only_the_cache_is_looked_at(self, hub: SimpleNamespace) -> None:
+        def gone(url: str, timeout: float) -> None:
+            raise ConnectionError(url)
+
+        hub.session.head = gone
+        hub.datasets.load_dataset = lambda *_, **__: [{"prompt": str(hub.datasets.config.HF_HUB_OFFLINE), "answer": 7}]
+        assert load_questions(self.config())[0].prompt == "True"
+        assert hub.constants.HF_HUB_OFFLINE
 
     def test_without_the_library_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "datasets", None)
         with pytest.raises(ConfigError, match=r"pip install 'adaptive-eval\[hf\]'"):
             load_questions(self.config())
 
-    def test_whatever_the_library_raises_is_a_configuration_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_whatever_the_library_raises_is_a_configuration_error(self, hub: SimpleNamespace) -> None:
         def fail(*_: object, **__: object) -> None:
             raise ConnectionError("no route")
 
-        module = ModuleType("datasets")
-        module.load_dataset = fail  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "datasets", module)
+        hub.datasets.load_dataset = fail
         with pytest.raises(ConfigError, match="'org/name' could not be loaded: no route"):
             load_questions(self.config())
 

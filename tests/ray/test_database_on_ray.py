@@ -10,7 +10,7 @@ from test_lives_on_ray import begun, events, go_on, models, sites_left, written
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import ServerLaunched, SiteLost, SitePlaced
-from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress
+from adaptive_eval.store.address import VARIABLE, LedgerAddress
 
 pytestmark = pytest.mark.ray
 

@@ -88,6 +88,8 @@ def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
     weights = np.array([0.0, 2.0])
     assert most_by_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
     assert most_by_one(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])
+    heavy = np.array([2.0, 0.5, 0.5])  # two trials of the first: 2 * (2 / 3) / 2; of the other model one
+    assert most_by_one(counts, weights, drawn=False, g=heavy).tolist() == pytest.approx([2 / 3, 4 / 3])
 
 
 def test_a_margin_is_told_in_points_where_scores_are_in_percent() -> None:

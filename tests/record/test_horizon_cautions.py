@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adaptive_eval.core import Anytime, Extension, Rule, Sequential, ZScore
+from adaptive_eval.core import Anytime, Extension, Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.record.warnings import horizon_cautions
 
 NOTHING = np.empty(0)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.labelled import LEAST, LabelledRun, labelled_run, next_to_label
 from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
 from adaptive_eval.record.restore import opened_run
@@ -83,54 +84,41 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
     assert json.loads(CliRunner().invoke(app, ["report", str(directory), "--format", "json", "-o", "-"]).stdout)
 
 
-def test_a_session_asks_blindly_and_keeps_what_was_said(site: Site, erring_url: str) -> None:
+def give(directory: Path, *labels: str) -> None:
+    """Label as many answers in a session."""
+    session = LabelSession(directory, len(labels))
+    for label in labels:
+        assert session.label(label)
+
+
+def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_a_line(
+    site: Site, erring_url: str
+) -> None:
     directory = judged(site, erring_url)
     before = Found.of(directory)
-    told = CliRunner().invoke(app, ["label", str(directory), "-n", "6"], input="12sa1x2q")
-    assert told.exit_code == ExitCode.REACHED, told.output
-    shown = told.output.partition("answers have a label")[0]
-    assert not [name for name in (*MODELS, "judge", "VERDICT") if name in shown]
-    assert shown.count("1 correct  2 wrong  s skip") == 6 and "[reference]" in shown
-    assert len(read_labels(directory)) == 4
-    assert Counter(read_labels(directory).values()) == {"correct": 2, "wrong": 2}
-    assert "Fewer than 20 labels" in told.output and Found.of(directory) == before
-    # the next session goes on with others, also after a kill in the middle of a line, and ends with its input
+    give(directory, "correct", "wrong", "correct", "wrong")
+    told = CliRunner().invoke(app, ["label", str(directory), "--show"])
+    assert told.exit_code == ExitCode.REACHED and "Fewer than 20 labels" in told.output
+    assert Found.of(directory) == before
     with (directory / LABELS_FILE).open("ab") as file:
         file.write(b'{"model": "ada", "quest')
     known = dict(read_labels(directory))
-    again = CliRunner().invoke(app, ["label", str(directory), "-n", "5"], input="11")
-    assert again.exit_code == ExitCode.REACHED
+    assert len(known) == 4
+    give(directory, "correct", "correct")
     after = read_labels(directory)
     assert len(after) == 6 and {at: after[at] for at in known} == known
 
 
-def test_while_somebody_thinks_a_run_can_empty_its_log(
-    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_somebody_thinks_a_run_can_empty_its_log(site: Site, ended_runs: EndedRuns) -> None:
     directory = ended_runs.copy(site, trials=TRIALS)
-    emptied: list[bool] = []
-
-    def think() -> str:
+    session, emptied = LabelSession(directory, 3), []
+    while session.current is not None:
         with closing(sqlite3.connect(directory / DATABASE_FILE, timeout=0.0)) as writer:
             writer.execute("UPDATE run SET value = value WHERE key = 'elapsed'")
             writer.commit()
             emptied.append(writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
-        return "1"
-
-    monkeypatch.setattr("typer.getchar", think)
-    assert CliRunner().invoke(app, ["label", str(directory), "-n", "3"]).exit_code == ExitCode.REACHED
+        session.label("correct")
     assert emptied == [True] * 3 and len(read_labels(directory)) == 3
-
-
-def test_without_a_terminal_it_says_how_else_to_label(
-    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_terminal() -> str:
-        raise OSError(6, "No such device or address")
-
-    monkeypatch.setattr("typer.getchar", no_terminal)
-    told = CliRunner().invoke(app, ["label", str(ended_runs.copy(site, trials=TRIALS)), "-n", "1"])
-    assert told.exit_code == ExitCode.CONFIGURATION and "with --page, or give labels with --from" in told.output
 
 
 @pytest.mark.slow
@@ -141,15 +129,14 @@ def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site
         config = site.write(models=models, trials={"min": 1, "max": 8}, concurrency=2)
         process = site.start(config)
         assert wait_for_trials(site.directory(), 40, process)  # a look has been taken
-        given = CliRunner().invoke(app, ["label", str(site.directory()), "-n", "4"], input="1212")
-        assert given.exit_code == ExitCode.REACHED, given.output
+        give(site.directory(), "correct", "wrong", "correct", "wrong")
         kill(process)
         known = dict(read_labels(site.directory()))
         assert len(known) == 4
         gated.open(20)
         process = site.start(config)
         assert wait_for_trials(site.directory(), 60, process)
-        assert CliRunner().invoke(app, ["label", str(site.directory()), "-n", "2"], input="11").exit_code == 0
+        give(site.directory(), "correct", "correct")
         gated.open()
         process.communicate()
     after = read_labels(site.directory())

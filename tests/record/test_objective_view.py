@@ -4,7 +4,7 @@ import pytest
 
 from adaptive_eval.config.load import decisions_from_mapping
 from adaptive_eval.core.registry import OBJECTIVES
-from adaptive_eval.record.objective import ObjectiveView, objective_view
+from adaptive_eval.record.words import ObjectiveView, objective_view
 
 ASKED = {
     "ranking": {"in_order": True},

@@ -40,7 +40,7 @@ SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0, False),) *
 async def finished(tmp_path: Path) -> tuple[Bed, Results]:
     bed = Bed(tmp_path)
     scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.usages)
+    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
     assert results is not None
     return bed, results
 
@@ -96,14 +96,16 @@ async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
 async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(rule=ZScore()))
     scheduler = await bed.start()
-    results = results_of(replace(SUBJECT, decisions={"stopping": {"rule": "zscore"}}), bed.controller, scheduler.usages)
+    results = results_of(
+        replace(SUBJECT, decisions={"stopping": {"rule": "zscore"}}), bed.controller, scheduler.state.spent.usages
+    )
     assert results is not None and results.warnings[0].kind == "peeking"
 
 
 async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(objective=PrecisionOf(0.2)))
     scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.usages)
+    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
     assert results is not None
     for pair, row in zip(results.pairs, results.models, strict=True):
         assert (pair.better, pair.worse) == (row.name, None)
@@ -273,7 +275,7 @@ async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     bed.endpoints["cyd"].fail = lambda question, seeds: Unavailable("no replica left")
     scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.usages)
+    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
     assert results is not None
     assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
     assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results

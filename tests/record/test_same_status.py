@@ -38,11 +38,11 @@ from adaptive_eval.record.snapshot import subject_of
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
-from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.show.plain import QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import ended_of_feed, stored_status
 from adaptive_eval.store import CommitBatch, HeldTime, ModelSetAside
+from adaptive_eval.store.spending import HeldServers
 
 OWN = {"traffic", "models", "elapsed", "new_trials", "new_tokens"}
 """What only the process of the run knows, and what depends on when one came."""
@@ -90,13 +90,15 @@ def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
     subject = subject_of(plan.config, plan.questions, played.store.reader.created)
     times = [HeldTime() for _ in plan.models]
     at_work = SimpleNamespace(
-        usages=list(played.usages.values()),
-        in_flight=[0, 0, 0],
+        state=SimpleNamespace(spent=SimpleNamespace(usages=list(played.usages.values()))),
+        requests=SimpleNamespace(in_flight=[0, 0, 0]),
+        supply=SimpleNamespace(pending=[]),
+        meter=SimpleNamespace(
+            elapsed=lambda: played.seconds,
+            held=lambda: times,
+            servers=lambda: HeldServers(times, subject.launched),
+        ),
         taken_up=(0, 0),
-        elapsed=lambda: played.seconds,
-        held=lambda: times,
-        servers=lambda: HeldServers(times, subject.launched),
-        pending_batches=[],
     )
     endpoints = [SimpleNamespace(stats=EndpointStats()) for _ in plan.models]
     taker = StatusTaker(subject, played.controller, at_work, endpoints)  # type: ignore[arg-type]
@@ -216,7 +218,7 @@ def live(folder: Path, directory: Path, life: Life) -> Ended | None:
     with (
         patch("adaptive_eval.running.execute.opened_endpoints", opened),
         patch("adaptive_eval.running.answer_keys.GradingPool", Pool),
-        patch("adaptive_eval.scheduler.departures.REFUSALS_SECONDS", 0.05),
+        patch("adaptive_eval.scheduler.loop.REFUSALS_SECONDS", 0.05),
     ):
         try:
             asyncio.run(execute(plan, directory, watching, watching.found.append))
@@ -241,7 +243,10 @@ GONE = Unavailable("no replica is left\n  a line of a log")
 BASELINE = {"kind": "baseline", "baseline": "ada"}
 TWO = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
 HARD: dict[str, Any] = {"trials": {"min": 3, "max": 3}}
-UNDECIDED: dict[str, Any] = {"budget": {"trials": 100}, "stopping": {"confidence": 0.999999, "futility": False}}
+UNDECIDED: dict[str, Any] = {
+    "budget": {"trials": 100},
+    "stopping": {"rule": "published", "prior": "uniform", "threshold": 50},
+}
 LIVES = {
     "nothing fits the budget": Life({"budget": {"trials": 5}}),
     "settled": Life({"objective": BASELINE, "trials": {"min": 3, "max": 60}}),
@@ -267,7 +272,15 @@ LIVES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LIVES)
+ALIKE = {"settled", "out of reach", "tokens", "blocked", "a fixed number, one set aside", "without a model"} | {
+    "a longer horizon", "resumed at its end", "one joins beyond the budget", "the baseline set aside",
+}  # fmt: skip
+"""These end for a reason that another one has, or go on as another one does: they are tried with the long tests."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in LIVES]
+)
 def test_at_the_end(tmp_path: Path, name: str) -> None:
     directory, life = tmp_path / "run", LIVES[name]
     while True:

@@ -14,10 +14,10 @@ from adaptive_eval.endpoints.batches.anthropic import AnthropicBatches
 from adaptive_eval.endpoints.batches.openai import OpenAiBatches
 from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
 from adaptive_eval.endpoints.batches.types import BatchState
-from adaptive_eval.scheduler.batch_calls import BatchCalls
-from adaptive_eval.scheduler.batch_parts import CarriedBatch, NoBatchAnswer
-from adaptive_eval.scheduler.batches import BatchedEndpoint
 from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.supply.batch_calls import BatchCalls
+from adaptive_eval.supply.batch_parts import CarriedBatch, NoBatchAnswer
+from adaptive_eval.supply.batches import BatchedEndpoint
 
 FORMATS = (OpenAiBatches, AnthropicBatches, OpenRouterBatches)
 POINTS = ("planned", "created", "pending", "collecting", "stored")
@@ -32,17 +32,17 @@ class OnTheirWay:
 
     def __init__(self) -> None:
         self._planned = self._created = 0
-        handed_in = BatchCalls._handed_in
+        create = BatchCalls._create
 
         async def counted(calls: BatchCalls, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
             self._planned += 1
             try:
-                return await handed_in(calls, batch)
+                return await create(calls, batch)
             finally:
                 self._planned -= 1
                 self._die_if_all_are_created()
 
-        BatchCalls._handed_in = counted  # type: ignore[method-assign]
+        BatchCalls._create = counted  # type: ignore[method-assign]
 
     @property
     def none(self) -> bool:

@@ -61,7 +61,7 @@ class Spender(World):
     def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
         loop = PatientLoop(settle=0.0)
         try:
-            clock = patch("adaptive_eval.scheduler.scheduler.time.monotonic", loop.time)
+            clock = patch("adaptive_eval.scheduler.meter.time.monotonic", loop.time)
             with clock, asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(run)
         finally:

@@ -20,10 +20,10 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.scheduler.intake import Intake
-from adaptive_eval.store import AlarmRaised, Event, Roster, RunReader, StoredOutcome, events_of_kind
+from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, events_of_kind
 from adaptive_eval.store.alarms import LEAST, AnswerFault, SharedTraits
 from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.usage import TrialUsage
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6
@@ -265,9 +265,11 @@ def alarms_after(outcomes: list[StoredOutcome]) -> list[Event]:
         np.full((1, 3), OPENING, dtype=np.int32),
         [SamplingFreedom(1.0, as_it_is=True)],
     )
-    intake = Intake(Roster.of(["m"], ["q0", "q1", "q2"]), alarms)
+    usage = TrialUsage()
+    alarms.follow([usage])
     for one in outcomes:
-        intake.take(one)
+        alarms.add(0, int(one.question[1:]), one)
+        usage.add(one)
     return alarms.judge(())
 
 

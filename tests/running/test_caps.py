@@ -70,10 +70,10 @@ def config_of(
         "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS, "timeout": TIMEOUT},
         "grader": "exact",
         "stop_on_alarm": "never",
-        "stopping": {"futility": False},  # budgets end it
+        "stopping": {"rule": "published", "prior": "uniform", "threshold": 50},  # budgets end it
         "trials": {"min": 1, "max": 8, "favour": "answers"},
         "budget": dict(budget),
-        "concurrency": {"concurrency": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},
+        "concurrency": {"in_flight": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},
     }
     (folder / "run.yaml").write_text(json.dumps(document))
     return load_config(folder / "run.yaml")

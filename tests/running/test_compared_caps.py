@@ -160,7 +160,7 @@ def left_alone() -> ComparedLife:
     return lead_compared({}, within=True)
 
 
-MOMENTS: list[Any] = [70, *(pytest.param(at, marks=pytest.mark.slow) for at in range(5, 240, 40))]
+MOMENTS: list[Any] = [70, *(pytest.param(at, marks=pytest.mark.slow) for at in range(5, 240, 80))]
 MOMENTS += [pytest.param(at, marks=pytest.mark.release) for at in range(1, 240, 6)]
 
 

@@ -1,4 +1,4 @@
-"""`seeds: coupled` over HTTP: near copies on servers that draw by the seed, killed, taken up, extended and reported."""
+"""`trial_seeds: coupled` over HTTP: near copies on servers that draw by the seed, killed, resumed and extended."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ OVER = ENDED | {ExitCode.WORSE}
 """One of the copies is worse, or it is not known yet."""
 WORLD = replace(copies(questions=20), latency=FAST)
 GATE: dict[str, object] = {
-    "seeds": "coupled",
+    "trial_seeds": "coupled",
     "objective": {"kind": "baseline", "baseline": "original", "gate": True},
     "stopping": {"delta": 0.04},
     "trials": {"min": 4, "max": 60},

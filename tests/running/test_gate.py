@@ -50,6 +50,12 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     assert [(row["model"], row["baseline"], row["outcome"]) for row in found] == [("build", "production", "FAIL")]
     assert report(tmp_path, "md").splitlines()[2].startswith("**FAIL: build ")
     assert [line.split(":")[0] for line in report(tmp_path, "summary").splitlines()[:3]] == ["gate", "", "FAIL"]
+    verdict, _, _, _, *ranked, _, ending = report(tmp_path, "pr").splitlines()
+    assert verdict.startswith("**FAIL: build ") and verdict.endswith("**")
+    cells = [[cell.strip() for cell in line.split("|")[2:5]] for line in ranked]
+    assert [name for name, _, _ in cells] == ["production", "build"]
+    assert all(re.fullmatch(SCORE, score) and re.fullmatch(rf"{SCORE} .. {SCORE}", lo_hi) for _, score, lo_hi in cells)
+    assert re.match(r"1 of 1 comparison is decided\. Cost: [\d,]+ trials \(", ending)
     assert '"outcome":"FAIL"' in report(tmp_path, "html") and '"outcome":"FAIL"' in report(tmp_path, "json")
     (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")
     assert case.attrib == {"classname": "gate", "name": "build against production"}
@@ -80,6 +86,7 @@ def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
     assert (suites.attrib["failures"], suites.attrib["errors"]) == ("0", "1")
 
 
+@pytest.mark.slow
 def test_only_a_gate_fails_a_worse_build_and_is_junit(tmp_path: Path) -> None:
     code, output = gate(tmp_path, "coin-01", "false")
     assert code == ExitCode.REACHED, output

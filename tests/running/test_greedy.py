@@ -22,7 +22,7 @@ from adaptive_eval.store import PriorTaken, RunReader, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE
 
 FIRST: Mapping[str, object] = {"prior_evidence": {"greedy": True}, "trials": {"min": 3, "max": 8}}
-SURE = {"confidence": 0.9999999, "futility": False}
+SURE = {"rule": "published", "prior": "uniform", "threshold": 50}
 """What no small run decides."""
 IN_ALL = 3 * 8
 """Greedy answers of the small world."""
@@ -172,7 +172,7 @@ def test_with_a_judge_under_a_cap_on_tokens(site: Site) -> None:
 def test_a_model_that_cannot_be_had_now_is_asked_at_a_later_start(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     away = [*models[:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]
-    quick = {"concurrency": {"concurrency": 8, "patience": 0, "attempts": 1}}
+    quick = {"concurrency": {"in_flight": 8, "patience": 0, "attempts": 1}}
     ended = site.run(site.write(**FIRST, **quick, models=away))
     assert ended.exit_code in {ExitCode.SPENT, ExitCode.ENDPOINTS}, ended.stderr
     assert taken(site)[-1].outcomes.keys() == {"ada", "bob"} and stored(site)

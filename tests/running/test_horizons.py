@@ -3,6 +3,7 @@
 import json
 from contextlib import closing
 
+import pytest
 from live_runs import Site
 
 from adaptive_eval.core import Controller, Outcome
@@ -15,7 +16,7 @@ FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
 def run_to(site: Site, most: int, least: int = 2) -> str:
     """The messages of a run with this horizon."""
-    ended = site.run(site.write(trials={"min": least, "max": most}, stopping={"futility": False}))
+    ended = site.run(site.write(trials={"min": least, "max": most}))
     assert ended.exit_code in FINISHED, ended.stderr
     return ended.stdout
 
@@ -70,6 +71,7 @@ def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     assert "cannot begin with 3 after it, as trials.favour time does" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> None:
     """`auto` would take another now: GPUs are named, and the stored run says what it began with."""
     gpus = [{"name": name, "base_url": site.base_url, "gpus": 1} for name in ("ada", "bob", "cyd")]
@@ -104,7 +106,7 @@ def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:
 
 def test_a_rule_that_is_chosen_after_looks_is_named(site: Site) -> None:
     run_to(site, 3)
-    ended = site.run(site.write(trials={"min": 2, "max": 3}, stopping={"futility": False, "confidence": 0.8}))
+    ended = site.run(site.write(trials={"min": 2, "max": 3}, stopping={"confidence": 0.8}))
     assert ended.exit_code in FINISHED
     results = json.loads((site.directory() / "results.json").read_text())
     (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]

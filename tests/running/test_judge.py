@@ -29,7 +29,7 @@ from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler.verdict_costs import FIRST_ANSWERS
-from adaptive_eval.show.beside import grading_in_short
+from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.show.text import count
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -37,7 +37,6 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import AnswersLost, RunReader, VerdictsAsked, events_of_kind
 from adaptive_eval.store.records import WAITS
-from adaptive_eval.study.cost import spent_in
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +152,6 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
             f"{count(in_vain.tokens)} tokens for ver"
         )
         assert_sums_up(site)
-        assert sum(one.grading_tokens for one in spent_in(site.directory())) == told.tokens + in_vain.tokens
         report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
         row = f"of these verdicts that could not be read, or were replaced ({len(failed)}) | - | {in_vain.tokens:,} |"
         assert row in " ".join(report.split())
@@ -177,7 +175,7 @@ def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_fir
 ) -> None:
     replies = ["<think>I cannot decide"]
     with saying(("judge",), lambda model, question, seed: replies[seed % len(replies)]) as server:
-        grader = judged_by(server.base_url, concurrency={"concurrency": 1})
+        grader = judged_by(server.base_url, concurrency={"in_flight": 1})
         both = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
         config = site.write(**settings(fair_url, grader=grader, models=both))
         for _ in range(2):  # of the second start, these are the ones that the first has stored
@@ -223,7 +221,10 @@ def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
     grader = judged_by(fair_url, price={"input": 3.0, "output": 4.0}, longest=4096)
-    undecided = {"stopping": {"confidence": 0.9999999, "futility": False}, "trials": {"min": 2, "max": 60}}
+    undecided = {
+        "stopping": {"rule": "published", "prior": "uniform", "threshold": 50},
+        "trials": {"min": 2, "max": 60},
+    }
     for cap, limit in (("usd", 1.5), ("tokens", 600_000)):
         changed = settings(fair_url, models=models, grader=grader, budget={cap: limit}, **undecided)
         config = site.write(cap, **changed)
@@ -288,7 +289,7 @@ def forgetful(share: float) -> SimulatedServer:
     return SimulatedServer(world, faults=Faults(reset=share), judge=SimulatedJudge())
 
 
-ABREAST = {"concurrency": {"concurrency": 64}}
+ABREAST = {"concurrency": {"in_flight": 64}}
 
 
 def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_url: str) -> None:
@@ -320,7 +321,7 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str
 
 def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
     """Nothing is sent where a cap might not bear it; what it has used is spent, with replies that were lost."""
-    limits = {"sampling": {"max_tokens": 20}, "concurrency": {"concurrency": 64, "patience": 0.0}}
+    limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "patience": 0.0}}
     assert site.run(site.write(**settings(fair_url, grader="math", trials={"min": 2, "max": 2}))).exit_code in ENDED
     before = stored(site)
     faults = Faults(reset=0.1, seed=3)
@@ -361,7 +362,7 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     anew = {"models": models, "trials": {"min": 4, "max": 4}, "budget": {"tokens": 10**7, "usd": 50.0}}
     with serving(gated) as url:
         config = site.write(
-            "anew", **settings(fair_url, grader=judged_by(url, concurrency={"concurrency": 96}, **limits), **anew)
+            "anew", **settings(fair_url, grader=judged_by(url, concurrency={"in_flight": 96}, **limits), **anew)
         )
         command = [sys.executable, "-m", "adaptive_eval", "regrade", str(site.directory()), "--config", str(config)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import LABELS_FILE
 from adaptive_eval.record.restore import opened_run
@@ -181,7 +182,10 @@ def test_caps_hold_with_all_requests_of_a_verdict_in_them(
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
     judge = {**form, "price": {"input": 3.0, "output": 4.0}, "longest": 1024, "votes": 3}
     judge["sampling"] = {"max_tokens": 200}
-    undecided = {"stopping": {"confidence": 0.9999999, "futility": False}, "trials": {"min": 2, "max": 60}}
+    undecided = {
+        "stopping": {"rule": "published", "prior": "uniform", "threshold": 50},
+        "trials": {"min": 2, "max": 60},
+    }
     faults = Faults(reset=0.02, server_error=0.02, seed=5)
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(), faults=faults)) as url:
         changed = settings(site, url, judge, budget={"tokens": cap}, **undecided) | {"models": models}
@@ -194,8 +198,13 @@ def test_caps_hold_with_all_requests_of_a_verdict_in_them(
 def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: str) -> None:
     config = site.write(**settings(site, fair_url, SCORES, trials={"min": 4, "max": 4}))
     assert site.run(config).exit_code in ENDED
-    told = CliRunner().invoke(app, ["label", str(site.directory()), "-n", "3"], input="12s22")
-    assert "sound:  1 not met  2 met" in told.output and "form:  1 not met  2 met" in told.output
+    session = LabelSession(site.directory(), 3)
+    now = session.current
+    levels = ("not met", "met")
+    assert now is not None and [(one.name, one.levels) for one in now.fields] == [("sound", levels), ("form", levels)]
+    assert session.label("not met, met")
+    session.skip()
+    assert session.label("met, met") and not session.label("met")
     lines = [json.loads(line) for line in (site.directory() / LABELS_FILE).read_text().splitlines()]
     assert [line["label"] for line in lines] == ["not met, met", "met, met"]
     labels = ["model,question,trial,label"]

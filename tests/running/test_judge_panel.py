@@ -17,7 +17,7 @@ from adaptive_eval.store.records import WAITS
 
 ALWAYS_WRONG = (0.0, 1.0)
 AWAY = "http://127.0.0.1:9/v1"
-QUICK = {"concurrency": 4, "attempts": 1, "patience": 0}
+QUICK = {"in_flight": 4, "attempts": 1, "patience": 0}
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ from adaptive_eval.errors import AdaptiveEvalError, ConfigError, StoreError, Una
 from adaptive_eval.store import RunReader
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
-UNDECIDED = {"confidence": 0.9999999, "futility": False}
+UNDECIDED = {"rule": "published", "prior": "uniform", "threshold": 50}
 
 
 @dataclass
@@ -88,7 +88,7 @@ def judged_config(
         "structured": structured,
         "price": {"input": JUDGE_PRICE, "output": JUDGE_PRICE},
         "gpus": JUDGE_GPUS,
-        "concurrency": {"concurrency": JUDGE_SLOTS, "attempts": 3, "patience": 5.0},
+        "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "patience": 5.0},
         **how,
     }
     document: dict[str, Any] = {
@@ -100,7 +100,7 @@ def judged_config(
         "stopping": UNDECIDED,  # budgets end it
         "trials": {"min": 1, "max": horizon},
         "budget": dict(budget),
-        "concurrency": {"concurrency": slots, "attempts": 3, "patience": 5.0},
+        "concurrency": {"in_flight": slots, "attempts": 3, "patience": 5.0},
     }
     (folder / "run.yaml").write_text(json.dumps(document))
     return load_config(folder / "run.yaml")
@@ -254,6 +254,7 @@ def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Sta
     assert "does not keep to grader.sampling.max_tokens" in ended or (starts and life.reason == "budget")
 
 
+@pytest.mark.slow
 def test_all_that_is_judged_anew_counts_once_more() -> None:
     life = lead_judged({"tokens": 4_000_000}, regrades=(Start(),))
     generated = sum(sum(one.tokens) for one in life.world.attempts)

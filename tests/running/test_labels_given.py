@@ -14,7 +14,7 @@ from adaptive_eval.store import LabelsTaken, RunReader, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE
 
 HEAD = "model,question,trial,label\n"
-GIVEN = {"labels": "given.csv", "trials": {"min": 4, "max": 4}}
+GIVEN = {"report": {"labels": "given.csv"}, "trials": {"min": 4, "max": 4}}
 
 
 def give(site: Site, *rows: str) -> None:

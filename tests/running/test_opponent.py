@@ -135,7 +135,7 @@ def test_a_run_goes_on_with_more_models_and_a_higher_horizon(site: Site, fair_ur
 def test_who_cannot_be_had_is_waited_for_by_all(site: Site, fair_url: str) -> None:
     models = [{"name": name, "base_url": fair_url} for name in MODELS]
     away = [{**one, "base_url": "http://127.0.0.1:9/v1"} if one["name"] == OPPONENT else one for one in models]
-    quick = {"concurrency": {"concurrency": 8, "patience": 0, "attempts": 1}}
+    quick = {"concurrency": {"in_flight": 8, "patience": 0, "attempts": 1}}
     ended = site.run(site.write(**settings(fair_url, models=away, **quick)))
     assert ended.exit_code in {ExitCode.SPENT, ExitCode.ENDPOINTS}, ended.output
     assert not trials_in(site.directory()) and not answered(site)
@@ -145,7 +145,7 @@ def test_who_cannot_be_had_is_waited_for_by_all(site: Site, fair_url: str) -> No
 
 
 def test_the_caps_are_on_answers_of_both_parts_and_on_verdicts(site: Site, fair_url: str) -> None:
-    sure = {"stopping": {"confidence": 0.9999999, "futility": False}, "trials": {"min": 3, "max": 60}}
+    sure = {"stopping": {"rule": "published", "prior": "uniform", "threshold": 50}, "trials": {"min": 3, "max": 60}}
     ended = site.run(site.write(**settings(fair_url, budget={"trials": IN_ALL - 1}, **sure)))
     assert ended.exit_code == ExitCode.SPENT and "Nothing was asked" in ended.stdout
     assert not trials_in(opponent_of(site)) and not trials_in(site.directory())

@@ -52,6 +52,7 @@ def test_answers_that_come_in_batches_are_compared_as_others_are(
     assert server.batch_counts["answered"] == asked and server.counts.get("answered", 0) == 0
 
 
+@pytest.mark.slow
 def test_the_opponent_has_seeds_of_its_own_where_the_others_share_theirs(tmp_path: Path) -> None:
     """Else its first answers would go with their first trials, and not with later ones."""
     world = replace(copies(questions=10), latency=FAST)
@@ -65,8 +66,8 @@ def test_the_opponent_has_seeds_of_its_own_where_the_others_share_theirs(tmp_pat
             "objective": {"kind": "baseline", "baseline": "original"},
             "trials": {"min": 4, "max": 8},
         }
-        found = found_by(site, "run", **{**against, **changes, "seeds": "coupled"})
-        apart = found_by(site, "apart", **{**against, **changes, "seeds": "hashed"})
+        found = found_by(site, "run", **{**against, **changes, "trial_seeds": "coupled"})
+        apart = found_by(site, "apart", **{**against, **changes, "trial_seeds": "hashed"})
     assert texts_of(opponent_of(site)) == texts_of(opponent_of(site, "apart")) and found != apart
     seeds = {name: seeds_of(site.directory(), name) for name in names[:2]}
     shared = seeds["original"].keys() & seeds["int8"].keys()

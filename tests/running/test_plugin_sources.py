@@ -1,23 +1,20 @@
 """The source of a grader is part of what a run means; that of a rule may change, and the change is recorded."""
 
-import json
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import Found, Site, without_checksums
+from live_runs import Found, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.imports import fingerprints, first_words
 from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
-from adaptive_eval.store.database import DATABASE_FILE
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
 KEYS = "def right(text, question):\n    return '{' + question.answer + '}' in text\n"
-RULE = "from adaptive_eval.core import Sequential\n\n\nclass Rule(Sequential):\n    'Mine.'\n"
+RULE = "from adaptive_eval.core.sequential import Sequential\n\n\nclass Rule(Sequential):\n    'Mine.'\n"
 
 
 @pytest.fixture
@@ -50,22 +47,6 @@ def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: 
     assert f"graded {len(before)} answers again: 0 have another category" in done.stdout, done.stderr
     assert site.run(marked).exit_code == ExitCode.SPENT
     assert Found.of(site.directory()).outcomes == before
-
-
-@pytest.mark.slow
-def test_a_run_from_before_sources_were_kept_resumes_and_has_them_then(site: Site, marked: Path) -> None:
-    site.run(marked)
-    with closing(sqlite3.connect(site.directory() / DATABASE_FILE)) as database:
-        ((text,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
-        meaning = json.loads(text)
-        kept = meaning["grader"].pop("sources")
-        database.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (json.dumps(meaning),))
-        without_checksums(database)
-        database.commit()
-    assert kept.keys() == {"marking/__init__.py", "marking/grader.py", "marking/keys.py"}
-    assert site.run(marked).exit_code == ExitCode.SPENT
-    with closing(RunReader.open(site.directory())) as reader:
-        assert reader.header().meaning["grader"] == {**meaning["grader"], "sources": kept}
 
 
 def test_an_edited_rule_goes_on_and_is_recorded(site: Site) -> None:

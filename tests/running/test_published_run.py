@@ -97,7 +97,7 @@ def test_a_run_that_is_resumed_with_it_says_so(site: Site) -> None:
     site.run(site.write(seed=4, trials={"min": 2, "max": 4}))
     site.run(site.write(**PUBLISHED, trials={"min": 2, "max": 4}))
     said = [one["text"] for one in latest(site)["warnings"] if one["kind"] == "redecided"]
-    assert len(said) == 1 and "stopping.rule: sequential → published" in said[0]
+    assert len(said) == 1 and "stopping.rule: optimal → published" in said[0]
 
 
 def test_the_report_repeats_it_in_one_word(site: Site) -> None:

@@ -73,7 +73,7 @@ class RecordedLives(RuleBasedStateMachine):
             "seed": run_seed,
             "objective": objective,
             "trials": {"min": least, "max": 4, "favour": "answers"},
-            "concurrency": {"concurrency": slots, "samples_per_request": samples},
+            "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
         self.extended = False

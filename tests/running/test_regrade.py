@@ -127,6 +127,7 @@ def grade(text, question):
 """
 
 
+@pytest.mark.slow
 def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: Site) -> None:
     (site.folder / "coin.py").write_text(COIN)
     trials = {"min": 4, "max": 60}

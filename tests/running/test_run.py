@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.scheduler import departures
+from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import CommitBatch, RunReader, RunResumed, Store, events_of_kind
@@ -92,7 +92,7 @@ def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: Fo
 
 
 def test_several_answers_a_request_change_nothing(site: Site, uninterrupted: Found) -> None:
-    site.run(site.write(concurrency={"concurrency": 8, "samples_per_request": 4}))
+    site.run(site.write(concurrency={"in_flight": 8, "samples_per_request": 4}))
     assert Found.of(site.directory()) == uninterrupted
 
 
@@ -256,7 +256,7 @@ def test_a_wrong_configuration_is_exit_code_2(site: Site) -> None:
 def test_models_that_are_not_served_are_named_at_once_and_all_together(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "REFUSALS_SECONDS", HANGS)  # until all were heard
+    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until all were heard
     models = [*site.config()["models"], *({"name": name, "base_url": site.base_url} for name in ("eve", "fay"))]  # type: ignore[misc]
     refused = site.run(site.write(models=models))
     assert refused.exit_code == ExitCode.ENDPOINTS
@@ -269,7 +269,7 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(
 def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
     site: Site, slow_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "REFUSALS_SECONDS", 0.05)
+    monkeypatch.setattr(loop, "REFUSALS_SECONDS", 0.05)
     models = [{"name": "ada", "base_url": slow_url}, {"name": "eve", "base_url": site.base_url}]
     began = time.monotonic()
     refused = site.run(site.write(models=models))
@@ -280,14 +280,14 @@ def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
 
 def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
     nobody = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]
-    ended = site.run(site.write(models=nobody, concurrency={"concurrency": 2, "patience": 0.5}))
+    ended = site.run(site.write(models=nobody, concurrency={"in_flight": 2, "patience": 0.5}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "ada is set aside" in ended.stdout
 
 
 def test_one_server_that_cannot_be_reached_leaves_the_others(site: Site) -> None:
     models = [*site.config()["models"][:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]  # type: ignore[index]
-    ended = site.run(site.write(models=models, concurrency={"concurrency": 8, "patience": 0.5}))
+    ended = site.run(site.write(models=models, concurrency={"in_flight": 8, "patience": 0.5}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "blocked by a model that was set aside" in ended.stdout
     assert re.search(r"needs a model that was set aside: cyd \(.*127\.0\.0\.1:9", ended.stdout)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site, small_world
+from live_runs import MODELS, Site, small_world
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
@@ -41,7 +41,7 @@ def test_a_notice_is_told_once_a_start() -> None:
 
 
 def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) -> None:
-    config = llama.write(trials={"min": 4, "max": 4}, concurrency={"concurrency": 8, "samples_per_request": 4})
+    config = llama.write(trials={"min": 4, "max": 4}, concurrency={"in_flight": 8, "samples_per_request": 4})
     for _ in range(2):  # the second start finds everything done
         ended = llama.run(config)
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT)
@@ -66,15 +66,6 @@ def test_a_dry_run_warns_too(llama: Site) -> None:
     ended = llama.run(llama.write(), "--dry-run")
     assert ended.exit_code == ExitCode.REACHED
     assert "warn  ada, bob, cyd  its server is llama.cpp" in ended.stdout
-
-
-def test_steering_changes_no_outcome(llama: Site) -> None:
-    found = []
-    for name, steer in (("steered", True), ("not", False)):
-        config = llama.write(name, concurrency={"concurrency": 64, "steer": steer}, trials={"min": 4, "max": 8})
-        llama.run(config, "--run-dir", str(llama.directory(name)))
-        found.append(Found.of(llama.directory(name)))
-    assert found[0] == found[1]
 
 
 def test_gpu_time_is_shared_by_what_the_server_was_given(site: Site) -> None:

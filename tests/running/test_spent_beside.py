@@ -20,14 +20,13 @@ from adaptive_eval.record.removed_models import (
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.running.rejudging_costs import VerdictLedger
-from adaptive_eval.scheduler.server_times import HeldServers
-from adaptive_eval.scheduler.verdict_costs import all_spent
-from adaptive_eval.show.beside import other_costs_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
+from adaptive_eval.show.summary import other_costs_in_short
 from adaptive_eval.store import AnswersLost, AnswersUnwanted, CommitBatch, HeldTime, Regrade, Store
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
+from adaptive_eval.store.spending import HeldServers, spent_in_all
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}
@@ -74,14 +73,14 @@ def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path
     store = Store.open(tmp_path, HEADER).store
     ledger, worst, used = VerdictLedger(store, Cost(100, 0.1, 9.0)), Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
     ledger.ask(3)
-    assert all_spent(store.reader) == removed(store).cost == worst.times(3)
+    assert spent_in_all(store.reader) == removed(store).cost == worst.times(3)
     ledger.heard([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
-    assert all_spent(store.reader) == pytest.approx(used.times(3))
+    assert spent_in_all(store.reader) == pytest.approx(used.times(3))
     ledger.ask(1)
     (row,) = removed(store).rows
     assert (row.what, row.tokens, row.usd) == ("regrade", 121, pytest.approx(0.121))
     store.commit(CommitBatch(events=[ledger.taken_back()]))
-    assert all_spent(store.reader) == NO_COST and not removed(store).rows
+    assert spent_in_all(store.reader) == NO_COST and not removed(store).rows
     store.close()
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import refusals
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.scheduler import departures
+from adaptive_eval.scheduler import loop
 from adaptive_eval.store import ModelSetAside, RunReader, ServersNoticed, events_of_kind
 
 RUNNER = CliRunner()
@@ -62,7 +62,7 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
 def test_a_model_that_is_really_refused_is_told_after_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "REFUSALS_SECONDS", HANGS)  # until both are heard
+    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until both are heard
     monkeypatch.setattr(refusals, "ACCEPTED_SECONDS", HANGS)  # a refusal that comes late is one all the same
 
     def script(asked: Asked) -> Said | None:

@@ -14,11 +14,12 @@ from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler import regrading, scheduler
+from adaptive_eval.scheduler import mending, scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.store import CommitBatch, RegradingBegun, RunResumed, TrialsRegraded
+from adaptive_eval.supply.happenings import Committed
 
 MANY_TURNS = 100
 
@@ -88,7 +89,7 @@ async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_t
 async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    monkeypatch.setattr(regrading, "AT_A_TIME", 1)
+    monkeypatch.setattr(mending, "AT_A_TIME", 1)
     bed = await with_ungraded(Bed(tmp_path))
     ungraded, before = list(bed.outcomes().values()).count(None), asked(bed)
     assert ungraded > 2
@@ -101,7 +102,7 @@ async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(
 
     bed.grading = SlowGrading(stop_at_the_second, slow=2)
     ended = await bed.start(runs.append)
-    assert ended.halt is (Halt.DRAINED if times == 1 else Halt.AT_ONCE)
+    assert ended.ending.halt is (Halt.DRAINED if times == 1 else Halt.AT_ONCE)
     assert list(bed.outcomes().values()).count(None) == ungraded - 1
     assert asked(bed) == before
     kinds = [event.kind for event in bed.observer.events if event.kind in (RegradingBegun.KIND, TrialsRegraded.KIND)]
@@ -119,8 +120,8 @@ async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path
 async def test_an_ungraded_answer_counts_as_paid_after_a_resume(tmp_path: Path) -> None:
     bed = await with_ungraded(Bed(tmp_path))
     resumed = await bed.start()
-    assert sum(usage.trials for usage in resumed.usages) == len(bed.outcomes())
-    assert sum(usage.ungraded for usage in resumed.usages) == list(bed.outcomes().values()).count(None)
+    assert sum(usage.trials for usage in resumed.state.spent.usages) == len(bed.outcomes())
+    assert sum(usage.ungraded for usage in resumed.state.spent.usages) == list(bed.outcomes().values()).count(None)
 
 
 async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothing(tmp_path: Path) -> None:
@@ -161,11 +162,11 @@ class SlowStore:
 
 @pytest.mark.parametrize("error", [None, StoreError("no space left")])
 async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_once(error: StoreError | None) -> None:
-    store, told = SlowStore(), list[CommitBatch]()
+    store, told = SlowStore(), list[Committed]()
     store.error = error
-    committer = Committer(store, committed=told.append, elapsed=lambda: 0.0, more_expected=lambda: False)  # type: ignore[arg-type]
+    committer = Committer(store, told.append, elapsed=lambda: 0.0)
     writer = asyncio.create_task(committer.run())
-    committer.add_event(RunResumed())
+    committer.add(events=[RunResumed()])
     await store.began.wait()
     writer.cancel()
     await asyncio.gather(writer, return_exceptions=True)
@@ -177,7 +178,7 @@ async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_on
         with pytest.raises(StoreError):
             await committer.flush()
     assert committer.idle
-    assert [event.kind for batch in told for event in batch.events] == ([] if error else [RunResumed.KIND])
+    assert [event.kind for one in told for event in one.batch.events] == ([] if error else [RunResumed.KIND])
     committer.close()
 
 

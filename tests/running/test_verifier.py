@@ -172,7 +172,10 @@ def test_caps_hold_with_the_labels_and_the_baseline_in_them(site: Site, fair_url
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
     grader = verified_by(fair_url, price={"input": 3.0, "output": 4.0}, longest=4096)
-    undecided = {"stopping": {"confidence": 0.9999999, "futility": False}, "trials": {"min": 2, "max": 60}}
+    undecided = {
+        "stopping": {"rule": "published", "prior": "uniform", "threshold": 50},
+        "trials": {"min": 2, "max": 60},
+    }
     for cap, limit in (("usd", 1.5), ("tokens", 600_000)):
         changed = settings(fair_url, models=models, grader=grader, budget={cap: limit}, **undecided)
         config = site.write(cap, **changed)
@@ -194,7 +197,7 @@ def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_ur
     world = replace(small_world(), latency=Latency(median=1.2))
     faulty = SimulatedServer(world, faults=Faults(reset=0.5), verifier=SimulatedVerifier(SURE, LEANING), seed=3)
     with serving(faulty) as url:
-        grader = verified_by(url, concurrency={"concurrency": 64})
+        grader = verified_by(url, concurrency={"in_flight": 64})
         capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
         config = site.write(**settings(fair_url, grader=grader, **capped))
         assert site.run(config).exit_code in ENDED

@@ -1,7 +1,5 @@
 """What is spent is written down before it is spent, and time as it passes."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS, at_least_elapsed
 from adaptive_eval.scheduler.types import BEAT_SECONDS
-from adaptive_eval.store import CommitBatch, Event, RunFinished, RunResumed, RunStarted, RunStopped, SentRequest, Store
+from adaptive_eval.store import CommitBatch, Event, RunFinished, RunResumed, RunStarted, RunStopped, Store
 
 
 @pytest.mark.parametrize(
@@ -32,7 +30,7 @@ def test_a_kill_counts_as_the_time_that_it_may_have_left_unsaid(tmp_path: Path, 
 
 async def test_time_is_committed_though_nothing_else_is(tmp_path: Path) -> None:
     store, now = Store.open(tmp_path, HEADER).store, [1.0]
-    committer = Committer(store, committed=lambda batch: None, elapsed=lambda: now[0], more_expected=lambda: False)
+    committer = Committer(store, lambda happening: None, elapsed=lambda: now[0])
     committer.beat()
     await committer.flush()
     assert store.reader.elapsed == 0.0
@@ -45,28 +43,3 @@ async def test_time_is_committed_though_nothing_else_is(tmp_path: Path) -> None:
 
 
 MODEL = next(iter(HEADER.models))
-
-
-def test_a_run_from_before_the_ledger_gets_one(tmp_path: Path) -> None:
-    Store.open(tmp_path, HEADER).store.close()
-    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
-        connection.execute("DROP TABLE asked_for")
-    store = Store.open(tmp_path, HEADER).store
-    store.commit(CommitBatch(sent=[SentRequest(MODEL, 2), SentRequest(MODEL, 1)]))
-    assert store.reader.in_flight() == {MODEL: 3}
-    store.commit(CommitBatch(unsent=[SentRequest(MODEL, 2)]))
-    assert store.reader.in_flight() == {MODEL: 1}
-    store.close()
-
-
-def test_the_rows_of_an_earlier_ledger_are_counted(tmp_path: Path) -> None:
-    Store.open(tmp_path, HEADER).store.close()
-    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
-        connection.execute("DROP TABLE asked_for")
-        connection.execute("CREATE TABLE in_flight (model, question, trial, PRIMARY KEY (model, question, trial))")
-        connection.execute("INSERT INTO in_flight SELECT 1, 1, value FROM json_each('[0, 1, 2]')")
-        connection.commit()
-    for _ in range(2):
-        store = Store.open(tmp_path, HEADER).store
-        assert store.reader.in_flight() == {MODEL: 3}
-        store.close()

@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fakes import SKILLS, Bed, FakeEndpoint, plan
+from patient_time import until
 
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
@@ -63,14 +65,15 @@ async def test_stopped_and_resumed_it_comes_to_the_same_looks(tmp_path: Path, re
 
 
 class LateFailures(FakeEndpoint):
-    """Fails what no look has come to in the run with one request at a time."""
+    """Fails what no look has come to in the run with one request at a time, once nobody wants its model any more."""
 
     known: frozenset[tuple[str, int]] = frozenset()
+    unwanted: Callable[[], bool] = bool
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         assert prompt.messages is not None
         if (prompt.messages[0].content, seeds[0]) not in self.known:
-            await asyncio.sleep(0.05)
+            await until(self.unwanted)
             raise Unavailable("the server went away")
         return await super().sample(prompt, seeds, again)
 
@@ -79,8 +82,9 @@ async def test_what_fails_of_a_model_that_nobody_wants_any_more_sets_it_not_asid
     tmp_path: Path, reference: Bed
 ) -> None:
     bed = Bed(tmp_path, plan(pace=HELD), slots=4)
-    for name, skill in SKILLS.items():
+    for model, (name, skill) in enumerate(SKILLS.items()):
         bed.endpoints[name] = one = LateFailures(name, skill)
+        one.unwanted = lambda model=model: bed.controller.is_paused(model)
         one.known = frozenset(Bed.request(*trial) for trial in reference.outcomes() if trial[0] == name)
     await bed.start()
     assert not bed.controller.set_aside

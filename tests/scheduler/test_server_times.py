@@ -7,8 +7,8 @@ from fakes import SKILLS, Bed
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
 from adaptive_eval.scheduler.server_times import ServerTimes
-from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import HeldTime, RunReader, ServerDied, ServerLaunched, ServerReleased, Store
+from adaptive_eval.supply.types import Lane
 
 
 class Clock:
@@ -116,7 +116,7 @@ async def test_a_run_stores_it_and_one_of_before_stays_without(bed: Bed) -> None
     store._ledger.connection.execute("DELETE FROM run WHERE key = 'held'")  # as a run of an earlier version has none
     store.close()
     scheduler = await bed.start()
-    assert scheduler.held() == [None] * len(SKILLS)
+    assert scheduler.meter.held() == [None] * len(SKILLS)
     reader = RunReader.open(bed.directory)
     assert reader.held() is None
     reader.close()

@@ -25,9 +25,9 @@ from adaptive_eval.record.view import (
     look_views,
     objective_view,
     posterior_views,
+    z_matrix,
 )
 from adaptive_eval.record.words import decisions_in_words
-from adaptive_eval.record.z_matrix import z_matrix
 from adaptive_eval.simulate.worlds import World, binary, with_mean
 from adaptive_eval.store import Event, ReplicaTraffic, RunFinished, RunStarted, Spending
 from adaptive_eval.store.looks import plain_look

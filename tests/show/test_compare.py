@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.record.restore import RunCounts, read_counts
 from adaptive_eval.record.view import read_view
-from adaptive_eval.show.changes import changes_between
+from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
 from adaptive_eval.store.database import DATABASE_FILE
 
@@ -38,7 +38,7 @@ def run_as(site: Site, ended_runs: EndedRuns) -> RunAs:
 def test_a_run_compared_with_itself_has_not_changed(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
-    found = changes_between(view, counts, view, counts)
+    found = diff_runs(view, counts, view, counts)
     assert [one.difference for one in found.models] == [0.0] * len(MODELS)
     assert all(one.p == 1.0 and one.lo < 0.0 < one.hi for one in found.models)
     assert not found.questions_changed and not found.verdicts and not found.settings
@@ -64,14 +64,14 @@ def test_what_came_in_of_an_incomplete_round_is_not_judged(run_as: RunAs) -> Non
     assert view.results is not None
     told = {row.name: (row.score, row.sigma, row.trials) for row in view.results.models}
     assert sum(trials for *_, trials in told.values()) < sum(one.trials for one in view.traffic)
-    for one in changes_between(view, counts, view, counts).models:
+    for one in diff_runs(view, counts, view, counts).models:
         assert (one.score_a, one.hi / 1.959964 / 2**0.5, one.trials_a) == pytest.approx(told[one.name])
 
 
 def test_settings_and_seeds_that_differ_are_told(site: Site, run_as: RunAs) -> None:
     one, other = run_as("a"), run_as("b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
-    found = changes_between(read_view(one), read_counts(one), read_view(other), read_counts(other))
-    assert found.models_only_a == ("cyd",) and found.same_seeds == ()
+    found = diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other))
+    assert found.a.models_only == ("cyd",) and found.same_seeds == ()
     assert ("seed", 0, 3) in [tuple(change) for change in found.settings]
 
 
@@ -80,7 +80,7 @@ def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_nam
     hot[1]["sampling"] = {"temperature": 0.1, "max_tokens": 2000}  # type: ignore[assignment]
     one = run_as("a")
     other = run_as("b", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
-    found = changes_between(read_view(one), read_counts(one), read_view(other), read_counts(other))
+    found = diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other))
     assert [tuple(change) for change in found.settings] == [
         ("sampling.temperature", 0.6, 0.9),
         ("models.bob.sampling.temperature", 0.6, 0.1),
@@ -95,7 +95,7 @@ def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(run_as: Ru
     after[0, :] = (3000, 5000)
     after[1, :4] = (7900, 100)
     after[2, :] = (7999, 1)
-    found = changes_between(view, replace_cells(counts, cells), view, replace_cells(counts, after))
+    found = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
     assert [one.name for one in found.models] == [MODELS[2], MODELS[1], MODELS[0]]
     assert {one.p for one in found.models[:2]} == {0.0}
     assert [one.model for one in found.questions_changed] == [MODELS[2]] * 8 + [MODELS[1]] * 4 + [MODELS[0]] * 8
@@ -108,7 +108,7 @@ def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) ->
     cells = np.full_like(counts.cells, 40)
     after = cells.copy()
     after[0, 3] = (79, 1)
-    found = changes_between(view, replace_cells(counts, cells), view, replace_cells(counts, after))
+    found = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
     (one,) = found.questions_changed
     assert (one.model, one.question) == (MODELS[0], counts.roster.questions.name_of(3))
     assert one.mean_a == pytest.approx(41 / 82) and one.mean_b == pytest.approx(2 / 82) and one.adjusted_p < 1e-6
@@ -125,7 +125,7 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
     for _ in range(200):
         p = rng.uniform(0.0, 1.0, counts.cells.shape[:2])
         a, b = (np.stack([20 - (k := rng.binomial(20, p)), k], axis=-1) for _ in range(2))
-        found = changes_between(view, replace_cells(counts, a), view, replace_cells(counts, b))
+        found = diff_runs(view, replace_cells(counts, a), view, replace_cells(counts, b))
         named += bool(found.questions_changed)
     assert named <= 20  # 5% of 200 is 10; 3 sigma above
 
@@ -134,18 +134,18 @@ def test_outcomes_that_two_runs_may_share_are_told(run_as: RunAs) -> None:
     one = run_as("a")
     other = run_as("b", seed=3, prior_evidence={"run": str(one), "depth": 2})
     told = changes_markdown(
-        changes_between(read_view(one), read_counts(one), read_view(other), read_counts(other)), (0.0, 1.0)
+        diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other)), (0.0, 1.0)
     )
     assert "outcomes of an earlier run (R0) count in the scores of b: " in told
-    assert "(R0)" not in changes_markdown(changes_between(*[read_view(one), read_counts(one)] * 2), (0.0, 1.0))
+    assert "(R0)" not in changes_markdown(diff_runs(*[read_view(one), read_counts(one)] * 2), (0.0, 1.0))
 
 
 def test_only_common_questions_count(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
     fewer = replace(view, questions=view.questions[2:])
-    found = changes_between(view, counts, fewer, counts)
-    assert found.questions == 6 and found.only_a == ("q0", "q1") and found.only_b == ()
+    found = diff_runs(view, counts, fewer, counts)
+    assert found.questions == 6 and found.a.only == ("q0", "q1") and found.b.only == ()
 
 
 def test_the_command_tells_both_by_their_folders(site: Site, run_as: RunAs) -> None:

@@ -81,7 +81,7 @@ class Watched(Bed):
             scheduler = await self.start(attach)
         finally:
             display.closed()
-        results = results_of(self.subject, self.controller, scheduler.usages)
+        results = results_of(self.subject, self.controller, scheduler.state.spent.usages)
         display.ended(how_it_ended(Reason.SETTLED, self.take(), self.directory, results), "adaptive-eval run x.yaml")
 
 
@@ -198,9 +198,12 @@ def test_questions_are_shown_as_trials_come_and_are_said_to_be_not_judged(tmp_pa
     assert re.search(r"q\d +[0-3] of 3  \d+\.\d%", before), before
     while len(played.controller.looks) < 2:
         played.step(18)
-    while (waiting := int((played.controller.arrived - played.controller.counts).sum())) == 0:
+    while "not judged yet" not in (after := drawn()):
         played.step(1)
-    assert f"closest open comparison, its least known questions; {waiting} trials not judged yet" in drawn()
+    closest = [model for model, name in enumerate(played.plan.models) if name in after.splitlines()[1].split()]
+    waiting = int((played.controller.arrived - played.controller.counts)[closest].sum())
+    assert len(closest) == 2 and waiting > 0
+    assert f"closest open comparison, its least known questions; {waiting} trials not judged yet" in after
     played.close()
 
 

@@ -97,8 +97,8 @@ def test_what_cannot_be_written_is_told(run: Path, served: LabellingSite) -> Non
 
 @contextmanager
 def serving_page(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`adaptive-eval label --page` in a process of its own, and its address."""
-    command = [sys.executable, "-u", "-m", "adaptive_eval", "label", str(run), "--page", *options]
+    """`adaptive-eval label` in a process of its own, and its address."""
+    command = [sys.executable, "-u", "-m", "adaptive_eval", "label", str(run), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
@@ -142,7 +142,11 @@ def test_a_whole_life_over_http(run: Path) -> None:
 
 
 def test_two_things_at_once_are_refused(run: Path) -> None:
-    for options in (["--page", "--show"], ["--port", "5000"], ["--page", "--from", "labels.csv"]):
+    for options in (
+        ["--from", "labels.csv", "--show"],
+        ["--port", "5000", "--show"],
+        ["--port", "0", "--from", "labels.csv"],
+    ):
         assert CliRunner().invoke(app, ["label", str(run), *options]).exit_code == ExitCode.CONFIGURATION
 
 

@@ -16,11 +16,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.record.benchmark import questions_digest
 from adaptive_eval.record.finding import difference, equal_sentences, finding, model_verdicts
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import CallRow, EarlyEnd
-from adaptive_eval.record.view import RunView, event_view, read_view
+from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
 from adaptive_eval.show.markdown import markdown, ranking_csv, summary
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import (

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patient_time import until
+from patient_time import HANGS, until
 
 from adaptive_eval.show.serve import http1
 from adaptive_eval.show.serve.http1 import HttpServer, MalformedHead, PageRequest, PageResponse, asked_host, parse_head
@@ -101,7 +101,7 @@ async def exchange(port: int, data: bytes, most: int = -1) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     try:
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(HANGS):
             return await reader.read(most)
     except ConnectionResetError:
         return b""
@@ -184,6 +184,7 @@ def test_a_host_is_a_name_or_a_number_and_a_port(field: str, host: str) -> None:
     assert asked_host(parse_head(f"GET / HTTP/1.1\r\nHost: {field}\r\n\r\n".encode())) == host
 
 
+@pytest.mark.patient
 async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http1, "SEND_SECONDS", 0.2)
     async with serving(Counting()) as (server, port):
@@ -191,7 +192,7 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
         writer.write(HEAD.replace(b"/ ", b"/large "))
         await asyncio.sleep(0.1)
         assert len(server._tasks) == 1
-        await asyncio.wait(server._tasks, timeout=5.0)
+        await asyncio.wait(server._tasks, timeout=HANGS)
         assert not server._tasks
         writer.close()
 
@@ -204,7 +205,7 @@ async def test_a_stream_ends_when_its_reader_has_gone() -> None:
         said = await reader.readuntil(b"data: 1\n\ndata: 1\n\n")
         assert b"Content-Length" not in said and b"Connection: close" in said
         writer.close()
-        await asyncio.wait(server._tasks, timeout=5.0)
+        await asyncio.wait(server._tasks, timeout=HANGS)
         assert not server._tasks
     assert handler.ended == 1
 
@@ -213,7 +214,7 @@ async def test_closing_the_server_ends_what_goes_on() -> None:
     handler = Counting()
     async with serving(handler) as (_, port):
         streaming = asyncio.create_task(exchange(port, HEAD.replace(b"/ ", b"/stream ")))
-        await asyncio.wait_for(handler.begun.wait(), 5.0)
+        await asyncio.wait_for(handler.begun.wait(), HANGS)
     assert b"data: 1" in await streaming and handler.ended == 1
     with pytest.raises(OSError, match="Connect call failed"):
         await asyncio.open_connection("127.0.0.1", port)

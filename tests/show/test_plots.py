@@ -15,7 +15,6 @@ from adaptive_eval.show.plots import (
     FIGURES,
     OVER_LOOKS,
     RUBRICS,
-    convergence,
     draw_all,
     pair_paths,
     rank_paths,
@@ -59,13 +58,10 @@ def test_precision_has_widths_in_the_place_of_z(site: Site, ended_runs: EndedRun
     assert any("half of the 95% interval" in text for text in written)
 
 
-def test_ranks_and_convergence_end_where_the_run_ended(view: RunView) -> None:
+def test_ranks_end_where_the_run_ended(view: RunView) -> None:
     paths = rank_paths(view)
     assert [path.model for path in paths] == list(view.looks[-1].order)
     assert [path.places[-1] for path in paths] == list(range(1, len(paths) + 1))
-    curve = convergence(view)
-    assert curve.tau[-1] == 1.0 and all(-1.0 <= tau <= 1.0 for tau in curve.tau)
-    assert len(curve.trials) == len(view.looks) and list(curve.trials) == sorted(curve.trials)
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from adaptive_eval.record.results import Caution, MetricRow, OtherCostRow, Serve
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
-from adaptive_eval.show.plots import convergence
 from adaptive_eval.simulate.worlds import World
 from adaptive_eval.store import ModelSetAside
 
@@ -158,26 +157,6 @@ def test_the_headline_is_the_finding(tabs: Tabs) -> None:
     assert "Finished: every comparison is resolved or tied." in said["best"]
     assert "above 60.0%" in said["threshold"]
     assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
-
-
-@pytest.mark.parametrize("kind", ["ranking", "threshold", "alone"])
-def test_the_settling_is_that_of_the_figures(tabs: Tabs, kind: str) -> None:
-    view = asked(kind)
-    turned = replace(view.looks[0], order=tuple(reversed(view.looks[-1].order)))
-    for run in (view, replace(view, looks=(turned, *view.looks[1:]))):
-        curve = convergence(run)
-        page = tabs.report(report_page(run))
-        page.click("#settling details.data summary")
-        page.wait_for_selector("#settling tbody tr")
-        rows = page.eval_on_selector_all("#settling tbody tr", "all => all.map((one) => one.innerText.split(/\\s+/))")
-        shown = [one for one in range(len(curve.tau)) if one % -(-len(curve.tau) // 40) == 0]
-        for at, (look, trials, tau, decided) in zip(shown, rows, strict=False):
-            assert (int(look), int(trials.replace(",", ""))) == (at + 1, curve.trials[at])
-            assert float(tau.replace("−", "-")) == pytest.approx(curve.tau[at], abs=5e-4)
-            assert float(decided.rstrip("%")) == pytest.approx(100 * curve.decided[at], abs=0.05)
-        assert len(rows) - len(shown) in (0, 1)
-    assert kind == "alone" or curve.tau[0] == -1.0
-    assert page.locator("#settling .tick", has_text=re.compile("^−0.50$")).count() == (kind != "alone")
 
 
 def test_a_run_that_was_graded_again_has_results_and_no_looks(tabs: Tabs) -> None:

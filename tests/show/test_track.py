@@ -16,7 +16,7 @@ from patient_time import HANGS
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.view import read_view
-from adaptive_eval.show.track.points import flat, points, ranking, series_names, settings, without_password
+from adaptive_eval.show.track.points import flat, points, ranking, redact_password, series_names, settings
 from adaptive_eval.show.track.to_mlflow import _require_no_file_store
 
 HOSTILE = ["../../etc", "a/b", "a b", "A b", "", "💥", "x" * 300, "x" * 299 + "y", "score/other", "..", "$(id)"]
@@ -50,7 +50,7 @@ def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
 
 
 def test_an_address_is_told_without_its_password() -> None:
-    assert without_password("no answer of http://me:secret@host:5000/api") == "no answer of http://host:5000/api"
+    assert redact_password("no answer of http://me:secret@host:5000/api") == "no answer of http://host:5000/api"
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "/data/mlruns", "file:///data/mlruns"])

@@ -52,7 +52,8 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return Found.of(site.directory())
 
 
-@pytest.mark.parametrize("room", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [1, 2])
 def test_it_finds_the_same_however_many_places_come(site: Site, at_home: Found, room: int) -> None:
     cluster = NearCluster(room=room)
     assert run_at(cluster, written(site, "held"), site, LetsGo(site, room)) == ExitCode.SPENT
@@ -69,8 +70,8 @@ def test_what_a_lost_place_had_is_served_at_another(site: Site, at_home: Found) 
     cluster = NearCluster([1, 0, 2, 1, 0, 3], room=2)
     assert run_at(cluster, written(site), site) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
-    # each place is lost that was asked for more than it may give; one whose server is slow to start may never be
-    assert 5 <= len(events(site, SiteLost)) <= 6
+    # their lives are 13 messages together, the run is more: only one, whose server is slow to start, may outlive it
+    assert len(events(site, SiteLost)) >= 5
 
 
 @pytest.mark.slow

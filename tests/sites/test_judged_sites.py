@@ -46,6 +46,7 @@ def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
     assert told and all(values[-2:] == (None, None) for reply in told for values in reply.answers), "no grade is there"
 
 
+@pytest.mark.slow
 def test_an_opponent_is_asked_first_at_sites_of_its_own(site: Site, judge_url: str) -> None:
     against = {"model": "bob", "trials": DEPTH}
     plain = site.run(judged(site, judge_url, "plain", against=against), "--run-dir", str(site.directory("plain")))

@@ -101,8 +101,6 @@ def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found
     assert {(one.model, one.on) for one in events(site, ServerLaunched)} == {(one.model, one.on) for one in placed}
     told = [news for _, one in cluster.placed for news in one.news_told]
     assert sum(len(news.replies) for news in told) == len(at_home.outcomes)
-    assert max(len(news.replies) for news in told) > 1, "answers travel together"
-    assert max(len(order.requests) for _, one in cluster.placed for order in one.orders) > 1, "and so do requests"
     assert not json.loads((site.directory() / "results.json").read_text())["turns"], "no site was shared"
 
 
@@ -169,6 +167,7 @@ def test_a_site_without_a_place_is_told(site: Site) -> None:
     assert (awaited.asked, awaited.missing) == ("GPU 8", "the cluster has none")
 
 
+@pytest.mark.slow
 def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
     cluster = NearCluster([0] * 30)
     assert run_at(cluster, written(site, models=models(site)), site) == ExitCode.ENDPOINTS

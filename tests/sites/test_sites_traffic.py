@@ -7,7 +7,7 @@ from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats, SiteStats
 from adaptive_eval.sites.endpoint import SitesEndpoint
-from adaptive_eval.sites.link import SiteLink, SitePace
+from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteMaterial,
@@ -27,6 +27,7 @@ class PatientSite:
     """Remembers what it is asked, and says what the test puts in."""
 
     def __init__(self) -> None:
+        self.orders = 0
         self.requests: list[SiteRequest] = []
         self.asked = asyncio.Event()
         self.told: asyncio.Queue[SiteNews] = asyncio.Queue()
@@ -35,6 +36,7 @@ class PatientSite:
         return SiteBegun()
 
     async def order(self, head: str, order: SiteOrder) -> None:
+        self.orders += 1
         self.requests += order.requests
         self.asked.set()
 
@@ -62,11 +64,10 @@ async def test_requests_and_answers_are_counted_where_they_are() -> None:
     assert endpoint.stats.sites == ()
 
     site = PatientSite()
-    link = SiteLink(
-        site, "head", "site 1 on gpu-07", SitePace(8, 0.0, HANGS), lambda event: None, lambda link, reason: None
-    )
+    link = SiteLink(site, "head", "site 1 on gpu-07", HANGS, lambda event: None, lambda link, reason: None)
     endpoint.joined("site 1", link)
     await until(lambda: len(site.requests) == 3)
+    assert site.orders == 1, "they travel together"
     assert endpoint.stats.waiting == 0
     assert endpoint.stats.sites == (SiteStats("site 1", in_flight=3, queued=3, answers=0),)
 

@@ -107,11 +107,11 @@ def test_a_run_keeps_its_answers_there_and_every_command_reads_them(
         read(kept)
     monkeypatch.setenv("ADAPTIVE_EVAL_ANSWERS", URL)
     assert list(map(same, read(kept))) == list(map(same, read(plain)))
-    table = site.folder / "trials.parquet"
+    table = site.folder / "trials.jsonl"
     for words in (
         ["verify", str(kept)],
         ["report", str(kept)],
-        ["export", str(kept), "--format", "parquet", "--output", str(table)],
+        ["export", str(kept), "--format", "jsonl", "--output", str(table)],
         ["regrade", str(kept)],
     ):
         done = CliRunner().invoke(app, words)

@@ -6,8 +6,8 @@ import pytest
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.store import whereabouts
+from adaptive_eval.store.address import VARIABLE, LedgerAddress, address_of, beside, is_address, shown
 from adaptive_eval.store.database import DATABASE_FILE
-from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress, address_of, beside, is_address, shown
 
 SECRET = "never-to-be-seen"
 

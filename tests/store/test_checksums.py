@@ -30,7 +30,7 @@ from adaptive_eval.store.checksums import COLUMNS, checksum
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.kept_sums import TABLES as SUMMED
-from adaptive_eval.store.tables import ASKED_FOR, SEGMENTS, TABLES, TOKEN_LOGPROBS
+from adaptive_eval.store.tables import SEGMENTS, TABLES, TOKEN_LOGPROBS
 
 Open = Callable[..., Store]
 
@@ -65,7 +65,7 @@ def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Op
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():
             assert {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} == set(columns)
-    assert (TABLES + ASKED_FOR + SEGMENTS + TOKEN_LOGPROBS + SUMMED).count("CREATE TABLE") == len(COLUMNS)
+    assert (TABLES + SEGMENTS + TOKEN_LOGPROBS + SUMMED).count("CREATE TABLE") == len(COLUMNS)
 
 
 @pytest.mark.parametrize("answers", ["ledger", "segments"])
@@ -181,17 +181,6 @@ def test_a_run_without_checksums_opens_and_has_them_from_then_on(directory: Path
     assert found.damages == ()
     assert found.unchecked["trials"] == 7
     assert found.rows["trials"] == 8
-
-
-def test_a_run_from_before_there_was_a_ledger_is_intact_and_opens(directory: Path, open_store: Open) -> None:
-    open_store().close()
-    change(directory, "DROP TABLE asked_for", "DELETE FROM row_checks WHERE place = 'asked_for'")
-    assert Integrity.of(directory).damages == ()
-    store = open_store()
-    store.commit(some_trials())
-    store.close()
-    found = Integrity.of(directory)
-    assert (found.damages, found.unchecked, found.rows["asked_for"]) == ((), {}, 2)
 
 
 def test_a_ledger_without_checksums_is_gone_on_with(directory: Path, open_store: Open) -> None:

@@ -23,7 +23,6 @@ def spans(*each: tuple[float, float]) -> ServedSpans:
 
 TIMES = Timeline(
     seconds=8000.0,
-    slots=(8,) * 4,
     looks=np.zeros(0),
     served=(
         spans((0.0, 90.0), (50.0, 100.0), (3700.0, 3800.0), (3820.0, 3900.0), (4100.0, 4200.0)),
@@ -35,7 +34,7 @@ TIMES = Timeline(
 
 
 def served(*stopped: tuple[int, ...], batched: tuple[int, ...] = (2,), **more: float) -> ServiceCosts:
-    costs = ServiceCosts(USAGE, (), TIMES.slots, batched=batched, stopped_for_batches=stopped, swap_seconds=120.0)
+    costs = ServiceCosts(USAGE, (), (8,) * 4, batched=batched, stopped_for_batches=stopped, swap_seconds=120.0)
     return costs._replace(**more)  # type: ignore[arg-type]
 
 

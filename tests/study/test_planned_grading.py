@@ -85,6 +85,7 @@ def whole_plan(site: Site, config: Path, *options: str) -> tuple[dict[str, Any],
     return json.loads((site.folder / "plan.json").read_text()), said
 
 
+@pytest.mark.slow
 def test_greedy_answers_are_in_the_forecast_as_they_are_in_the_run(site: Site, url: str) -> None:
     """One of each model to each question, at what a trial costs with its grade; all trials of the design are asked for,
     so that what they cost in a run is what the plan must say."""
@@ -140,13 +141,13 @@ def test_the_time_that_grades_take_is_that_of_the_pilot(site: Site, url: str) ->
         use, trials = reader.judge_use(), [float(one.signals["judge_seconds"]) for one in reader.trials()]
     assert use is not None and use.answers == len(trials) == 144
     assert use.seconds == pytest.approx(sum(trials)) and min(trials) > 0.0
-    narrow = site.write("narrow", **settings(url, concurrency={"concurrency": 1}))
+    narrow = site.write("narrow", **settings(url, concurrency={"in_flight": 1}))
     plan, said = whole_plan(site, narrow, "--pilot", str(site.directory("pilot")))
     each = use.seconds / use.answers
     assert "a reply of the judge takes" in said and ", 1 of them at a time" in said
     assert plan["grading"]["each_seconds"] == pytest.approx(each)
     assert plan["need"]["costs"]["seconds"]["median"] >= 144 * each
-    wide = site.write("wide", **settings(url, concurrency={"concurrency": 64}))
+    wide = site.write("wide", **settings(url, concurrency={"in_flight": 64}))
     assert whole_plan(site, wide, "--pilot", str(site.directory("pilot")))[0]["grading"]["each_seconds"] < each / 50
 
 
@@ -157,6 +158,7 @@ def compared(url: str, **changes: object) -> dict[str, object]:
     return settings(url, against={"model": "bob", "trials": 3}, **changes)
 
 
+@pytest.mark.slow
 def test_the_opponents_answers_are_in_the_forecast_as_they_are_in_the_run(site: Site, url: str) -> None:
     """Three to each of eight questions, which nobody grades; those of a fixed design are needed in the run, too."""
     assert site.run(site.write("pilot", **compared(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED

@@ -1,8 +1,6 @@
 """Studies of recorded outcomes and of runs, against the definitions and against what is stored."""
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.show.plots import grid, styled
 from adaptive_eval.show.study_figures import _draw
 from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, chosen_subsets, study_convergence
-from adaptive_eval.study.cost import spent_in, study_cost
 from adaptive_eval.study.experiment import Curve, DataTable, Experiment, Panel
 from adaptive_eval.study.intervals import KINDS, IntervalsRequest, intervals_of, study_intervals
 from adaptive_eval.study.recorded import read_tensor
@@ -147,26 +144,6 @@ def test_the_command_takes_runs_and_files_at_once(
     said = json.loads((tmp_path / "out" / "convergence.json").read_text())["study"]
     assert {"six", run.name} <= said["settings"].keys()
     assert (tmp_path / "out" / "convergence_six.svg").read_text().startswith("<?xml")
-
-
-def test_costs_agree_with_the_store_to_the_token(site: Site, ended_runs: EndedRuns, tmp_path: Path) -> None:
-    run = ended_runs.copy(site)
-    with closing(sqlite3.connect(run / "run.sqlite")) as database:
-        query = (
-            "SELECT name, count(*), sum(prompt_tokens), sum(completion_tokens), sum(usd), sum(latency) / 3600.0 "
-            "FROM trials JOIN models ON models.id = trials.model GROUP BY name"
-        )
-        stored = {row[0]: row[1:] for row in database.execute(query)}
-    spent = {one.model: one for one in spent_in(run)}
-    assert spent.keys() == stored.keys()
-    for model, one in spent.items():
-        assert one[2:5] == stored[model][:3] and one.grading_tokens == 0
-        assert (one.usd, one.answer_hours) == pytest.approx(stored[model][3:])
-    total = sheet(study_cost([run, run]), "cost_by_run").rows[-1]
-    assert total[:4] == ("TOTAL", *(2 * sum(row[place] for row in stored.values()) for place in range(3)))
-    told = CliRunner().invoke(app, ["study", "cost", str(run), "--output", str(tmp_path / "cost")])
-    assert told.exit_code == 0 and (tmp_path / "cost" / "cost_by_model.csv").exists()
-    assert CliRunner().invoke(app, ["study", "cost", str(tmp_path / "nothing")]).exit_code in (1, 2)
 
 
 @pytest.mark.slow

@@ -156,61 +156,8 @@ def test_of_grades_that_never_differ_it_is_said_that_they_may_be_one_answer_each
     assert "grades alone do not tell which" in done.stdout.replace("\n", " ")
 
 
-def test_simulated_servers_give_a_timeline() -> None:
-    ahead = (*SMALL, "--set", "allocation.lookahead=2")
-    slow = replayed("coins", *ahead, "--latency", "30", "--slots", "4", "--output", "slow")
-    fast = replayed("coins", *ahead, "--latency", "30", "--slots", "64", "--output", "fast")
-    assert "of the slots of the slowest open model were busy" in slow.stdout
-    seconds = [results(one)["run"]["active_seconds"] for one in ("slow", "fast")]
-    assert seconds[0] > 4 * seconds[1] > 0
-    assert results("slow")["models"] == results("fast")["models"], "time decides nothing"
-    assert fast.exit_code == slow.exit_code
-    capped = replayed("coins", *SMALL, "--latency", "30", "--slots", "4", "--set", "budget.wall_time=20m")
-    assert results("runs/replay-coins")["run"]["reason"] == "wall_time" and capped.exit_code == ExitCode.SPENT
-    assert results("runs/replay-coins")["run"]["active_seconds"] == 1200.0
-
-
-def test_models_that_share_a_server_take_turns() -> None:
-    own = replayed(
-        "coins",
-        "--top",
-        "6",
-        *SMALL,
-        "--latency",
-        "30",
-        "--set",
-        "allocation.lookahead=3",
-        "--set",
-        "trials.favour=answers",
-        "--output",
-        "own",
-    )
-    words = ["coins", "--top", "6", *SMALL, "--latency", "30", "--swap", "180"]
-    shared = replayed(*words, "--set", "allocation.lookahead=3", "--set", "trials.favour=answers", "--output", "shared")
-    assert results("own")["models"] == results("shared")["models"], "turns decide nothing"
-    assert own.exit_code == shared.exit_code
-    (row,) = results("shared")["turns"]
-    assert row["models"] == 6 and row["swaps"] >= 6 and row["seconds"] == 180.0 * row["swaps"]
-    assert f"in turn   6 models on one server: {row['swaps']} swaps, " in shared.stdout
-    assert "slowest open model" not in shared.stdout
-    seconds = [results(one)["run"]["active_seconds"] for one in ("own", "shared")]
-    assert seconds[1] > seconds[0] + row["seconds"]
-    study = replayed(*words, "--runs", "3", "--output", "study")
-    assert "swaps of models on one server" in study.stdout and "busy slots" not in study.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [(["--swap", "180"], "--swap needs --latency"), (["--swap", "-1", "--latency", "1"], "0 or more, but got -1")],
-)
-def test_swaps_that_cannot_be_are_refused(arguments: list[str], told: str) -> None:
-    refused = replayed("coins", *arguments)
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert told in refused.stderr
-
-
 def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
-    done = replayed(record(), *SMALL, "--runs", "12", "--seed", "7", "--latency", "2", "--output", "study")
+    done = replayed(record(), *SMALL, "--runs", "12", "--seed", "7", "--output", "study")
     assert done.exit_code == ExitCode.REACHED, done.output
     rows = list(csv.DictReader(Path("study/runs.csv").read_text().splitlines()))
     assert [int(row["seed"]) for row in rows] == list(range(7, 19))
@@ -244,8 +191,7 @@ REFUSED = {
     "a wrong setting": (["coins", "--set", "trials.maxx=3"], "trials.maxx is not a known key; did you mean `max`?"),
     "no such model": (["coins", "--set", "objective={kind: baseline, baseline: coin-1}"], "did you mean 'coin-"),
     "a price": (["coins", "--set", "budget.usd=3"], "budget.usd cannot be kept in a replay"),
-    "a time": (["coins", "--set", "budget.wall_time=60"], "budget.wall_time needs --latency"),
-    "no latency": (["coins", "--latency", "0"], "--latency must be a positive number of seconds, but got 0"),
+    "a time": (["coins", "--set", "budget.wall_time=60"], "budget.wall_time cannot be kept in a replay"),
     "one model": (["coins", "--top", "1"], "models must be two or more for the objective ranking"),
     "no configuration": (["coins", "--config", "absent.yaml"], "absent.yaml cannot be read"),
     "not a directory": (["coins", "--output", "record.npz/x"], "record.npz/x cannot be made"),

@@ -9,8 +9,9 @@ from adaptive_eval.config.decisions import AllocationConfig, Decisions, TrialsCo
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.planning import plan_on
-from adaptive_eval.core import Bench, Pace, Sequential
+from adaptive_eval.core import Bench, Pace
 from adaptive_eval.core.objectives import Baseline
+from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.errors import ConfigError
 
 NAMES = ("a", "b", "c")
@@ -78,13 +79,8 @@ def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(questions: int,
 
 
 def test_a_pace_that_is_given_holds() -> None:
-    assert pace_of(AllocationConfig(lookahead=3, growth=0.2), TrialsConfig(favour="answers"), 30) == Pace(0.2, 3)
+    assert pace_of(AllocationConfig(lookahead=3), TrialsConfig(favour="answers"), 30) == Pace(3)
     given = pace_of(AllocationConfig(lookahead=0), TrialsConfig(favour="time"), 30)
     assert given == Pace(opening=12, held=True)
     rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.favour=time"), NAMES).rule
-    assert isinstance(rule, Sequential) and rule.start == 12 / 80
-
-
-def test_rounds_of_one_size_do_not_grow() -> None:
-    with pytest.raises(ConfigError, match=r"allocation.growth is not for trials.favour time"):
-        decided("trials.favour=time", "allocation.growth=0.1")
+    assert isinstance(rule, Optimal) and rule.start == 12 / 80

@@ -8,6 +8,7 @@ from thoroughness import examples
 
 from adaptive_eval.core import Bench, Budget, Controller, Cost, Judging, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Best, Objective, Ranking, Threshold, TopK
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.tape import TrialArrays as Cells
 from adaptive_eval.core.types import SetAside
@@ -40,16 +41,16 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
 
 
 @given(
-    st.integers(0, 999), st.sampled_from(OBJECTIVES), st.integers(0, 3), st.sampled_from([0.0, 0.4]),
+    st.integers(0, 999), st.sampled_from(OBJECTIVES), st.integers(0, 3),
     st.sampled_from([Budget(), Budget(trials=300), Budget(tokens=6000), Budget(usd=15.0), Budget(gpu_seconds=60.0)]),
     st.integers(1, 200),
 )  # fmt: skip
 @settings(max_examples=examples(60), deadline=None)
 def test_rounds_as_counts_give_what_trials_give(
-    seed: int, objective: Objective, lookahead: int, growth: float, budget: Budget, chunk: int
+    seed: int, objective: Objective, lookahead: int, budget: Budget, chunk: int
 ) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(60, 0.2, 0.5),) * MODELS)
-    plan = Plan(bench, objective=objective, trials=Trials(3, 20), pace=Pace(growth, lookahead), budget=budget)
+    plan = Plan(bench, objective=objective, trials=Trials(3, 20), pace=Pace(lookahead), budget=budget)
     one, other = drive_rounds(Controller(plan), tape(seed), COSTS), by_trials(plan, tape(seed), chunk)
     assert one.looks == other.looks and one.finished is other.finished
     assert np.array_equal(one.arrived, other.arrived) and np.array_equal(one.counts, other.counts)
@@ -59,7 +60,7 @@ def test_rounds_as_counts_give_what_trials_give(
 @given(st.integers(0, 999), st.integers(0, 2))
 @settings(max_examples=examples(20), deadline=None)
 def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None:
-    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), pace=Pace(0.0, lookahead))
+    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), pace=Pace(lookahead))
     kept = drive_rounds(Controller(plan), tape(seed))
     bare = drive_rounds(Controller(plan, keep_looks=False), tape(seed))
     assert bare.looks == [] and bare.latest_look() == kept.latest_look() == kept.looks[-1]
@@ -75,7 +76,7 @@ def decisions(controller: Controller) -> list[object]:
 @given(st.integers(0, 999), st.integers(0, 2))
 @settings(max_examples=examples(30), deadline=None)
 def test_a_cap_that_hinders_nothing_changes_nothing(seed: int, lookahead: int) -> None:
-    bench, pace = Bench(MODELS, QUESTIONS, WEIGHTS), Pace(0.0, lookahead)
+    bench, pace = Bench(MODELS, QUESTIONS, WEIGHTS), Pace(lookahead)
     free = drive_rounds(Controller(Plan(bench, trials=Trials(3, 20), pace=pace)), tape(seed))
     cap = Budget(trials=int(np.ceil(free.unhindered)))
     capped = drive_rounds(Controller(Plan(bench, trials=Trials(3, 20), pace=pace, budget=cap)), tape(seed))
@@ -137,7 +138,9 @@ def test_many_values_are_those_of_one_by_one() -> None:
 @pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])
 def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(40, 0.1, 0.5),) * MODELS)
-    free, capped = (Controller(Plan(bench, trials=Trials(3, 80), budget=one)) for one in (Budget(), budget))
+    free, capped = (
+        Controller(Plan(bench, rule=Sequential(), trials=Trials(3, 80), budget=one)) for one in (Budget(), budget)
+    )
     found = []
     for controller in (free, capped):
         (asked,) = controller.ask_rounds()
@@ -153,7 +156,9 @@ def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) ->
 
 def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
     """Each holds all of its trials: the memory of a run would grow with every look."""
-    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), judging=Judging(futility=None))
+    plan = Plan(
+        Bench(MODELS, QUESTIONS, WEIGHTS), rule=Sequential(), trials=Trials(3, 20), judging=Judging(futility=None)
+    )
     controller = Controller(plan)
     for _ in range(4):
         controller.tell([Outcome(*ask[:3], category=ask.trial % 2) for ask in controller.ask(1000)])

@@ -5,17 +5,17 @@ import itertools
 
 import numpy as np
 import pytest
+from answer_times import AnswerTimes, latency_of_mean
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import Latency, World, binary
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.judged import open_models, slot_use
 from adaptive_eval.study.servers import SimulatedHost, Swap
-from adaptive_eval.study.timed import AnswerTimes, ServedSpans, Timeline, drive_in_time, latency_of_mean
+from adaptive_eval.study.timed import drive_in_time
 
 LATENCY = Latency(20.0, 0.6, 3.0)
 WORLD = World("w", binary(np.random.default_rng(0).beta(1.0, 1.0, (4, 6)) ** np.array([[1.0], [1.2], [1.5], [3.0]])))
@@ -58,7 +58,7 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
     slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
     """It is told in stretches, in which nothing can be decided."""
-    pace = Pace(0.0, lookahead, opening=opening, held=True)
+    pace = Pace(lookahead, opening=opening, held=True)
     one, other = controller(pace), controller(pace)
     timeline = drive_in_time(one, tape(seed), times(seed), slots)
     _, looks = by_events(other, tape(seed), times(seed), slots)
@@ -66,6 +66,7 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
     assert np.array_equal(one.counts, other.counts) and one.finished is other.finished
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [3, 20])
 def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_wants_it(slots: int) -> None:
     """What was sent ends after the last look, and is told apart; what was not sent is no cost."""
@@ -86,10 +87,10 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
     assert later > 0
 
 
-@given(st.integers(1, 40), st.integers(0, 4), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
+@given(st.integers(1, 40), st.integers(0, 4), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
-def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, growth: float, seed: int) -> None:
-    pace = Pace(growth, lookahead)
+def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
+    pace = Pace(lookahead)
     one, other = controller(pace), controller(pace)
     timeline = drive_in_time(one, tape(seed), times(seed), slots)
     seconds, looks = by_events(other, tape(seed), times(seed), slots)
@@ -100,7 +101,7 @@ def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, growt
 
 @pytest.mark.parametrize("slots", [1, 5, 64])
 def test_no_server_serves_more_than_its_slots(slots: int) -> None:
-    run = controller(Pace(0.0, 3))
+    run = controller(Pace(3))
     timeline = drive_in_time(run, tape(), times(), slots)
     for served in timeline.served:
         assert np.all(served.start >= 0.0) and np.all(np.diff(served.start) >= 0.0), "first come, first served"
@@ -133,7 +134,7 @@ def test_answers_are_log_normal_with_the_mean_that_was_asked_for() -> None:
 @given(st.integers(1, 300))
 @settings(max_examples=examples(12), deadline=None)
 def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
-    run, whole = controller(Pace(0.0, 2), Budget(wall_seconds=float(cap))), controller(Pace(0.0, 2))
+    run, whole = controller(Pace(2), Budget(wall_seconds=float(cap))), controller(Pace(2))
     timeline = drive_in_time(run, tape(), times(), 8)
     uncapped = drive_in_time(whole, tape(), times(), 8)
     assert timeline.seconds == min(float(cap), uncapped.seconds)
@@ -143,38 +144,6 @@ def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
         assert run.finished is Reason.WALL_TIME
         arrived = sum(np.count_nonzero(served.end < cap) for served in timeline.served)
         assert run.arrived.sum() == arrived >= run.trials.sum()
-
-
-def test_busy_time_is_counted_up_to_any_moment() -> None:
-    rng = np.random.default_rng(7)
-    start = rng.uniform(0.0, 50.0, 200)
-    served = ServedSpans(start, start + rng.exponential(9.0, 200))
-    moments = np.array([0.0, 3.0, 20.0, 49.9, 500.0])
-    plain = [np.clip(moment - served.start, 0.0, served.end - served.start).sum() for moment in moments]
-    assert served.busy_until(moments) == pytest.approx(plain)
-
-
-def test_slot_use_counts_open_models_between_looks() -> None:
-    """Two models on two slots: both are open before look 1; after it only the pair's verdict says who is."""
-    run = controller()
-    looks = drive(run, tape()).looks
-    opened = open_models(looks)
-    assert opened[0].all()
-    for before, row in zip(looks, opened[1:], strict=False):
-        members = {
-            model for pair in before.comparisons if pair.verdict is Verdict.OPEN for model in (pair.better, pair.worse)
-        }
-        assert set(np.flatnonzero(row)) == members
-
-
-def test_slot_use_of_a_timeline_drawn_by_hand() -> None:
-    looks = drive(controller(), tape()).looks[:1]
-    seconds = np.array([0.0, 10.0])
-    slow = ServedSpans(np.array([0.0, 0.0]), np.array([10.0, 10.0]))
-    fast = ServedSpans(np.array([0.0, 0.0]), np.array([5.0, 4.0]))
-    use = slot_use(Timeline(10.0, (2, 2, 2, 2), seconds[1:], (slow, fast, fast, fast)), looks)
-    assert use.slowest == 1.0
-    assert use.open == pytest.approx((20.0 + 3 * 9.0) / 80.0)
 
 
 # -- models that share slots -------------------------------------------------------------------------------------
@@ -240,7 +209,7 @@ GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
 def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
     groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
 ) -> None:
-    one, other = controller(Pace(0.0, lookahead)), controller(Pace(0.0, lookahead))
+    one, other = controller(Pace(lookahead)), controller(Pace(lookahead))
     hosts = [SimulatedHost(models, slots, swap) for models in groups]
     timeline = drive_in_time(
         one, tape(seed), times(seed), slots, shared=[host for host in hosts if len(host.models) > 1]
@@ -250,12 +219,12 @@ def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
     assert timeline.seconds == pytest.approx(seconds)
     assert timeline.looks == pytest.approx(looks)
     assert [[swap.model for swap in host.swaps] for host in hosts] == [place.loads for place in places]
-    assert one.looks == other.looks == drive(controller(Pace(0.0, lookahead)), tape(seed)).looks
+    assert one.looks == other.looks == drive(controller(Pace(lookahead)), tape(seed)).looks
 
 
 def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
     host = SimulatedHost(range(4), 5, 100.0)
-    timeline = drive_in_time(controller(Pace(0.0, 2)), tape(), times(), 5, shared=[host])
+    timeline = drive_in_time(controller(Pace(2)), tape(), times(), 5, shared=[host])
     spans = sorted(
         (start, end, model) for model, one in enumerate(timeline.served) for start, end in zip(*one, strict=True)
     )
@@ -266,7 +235,7 @@ def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
 
 
 def test_swaps_beyond_the_cap_on_wall_time_are_none() -> None:
-    capped = controller(Pace(0.0, 2), Budget(wall_seconds=1000.0))
+    capped = controller(Pace(2), Budget(wall_seconds=1000.0))
     timeline = drive_in_time(capped, tape(), times(), 5, shared=[SimulatedHost(range(4), 5, 300.0)])
     assert capped.finished is Reason.WALL_TIME
     assert timeline.swaps and all(swap.at < 1000.0 for swap in timeline.swaps)

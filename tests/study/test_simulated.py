@@ -284,7 +284,7 @@ def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
     sigma = np.sqrt(2 * 0.25 / (QUESTIONS * 20))
     delta = smallest_certified_delta(one, level(0.5, 0.5))
     bound = delta / sigma - 1.2815516
-    assert bound == pytest.approx(2.11, abs=0.03), "c of the sequential rule at the horizon"
+    assert bound == pytest.approx(2.11, abs=0.03), "c of the boundary that certifies ties, at the horizon"
     assert np.mean(np.abs(np.random.default_rng(0).normal(0.0, sigma, 100_000)) + bound * sigma <= delta) == (
         pytest.approx(0.8, abs=0.005)
     )

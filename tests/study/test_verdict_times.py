@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from adaptive_eval.core import Bench, Plan, Sequential, Trials
+from adaptive_eval.core import Bench, Plan, Trials
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.fixed import fixed_seconds

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from adaptive_eval.core import Objective, Precision, Ranking, Sequential, Uniform, UnresolvedPairs, View, ZScore
+from adaptive_eval.core import Objective, Precision, Ranking, Uniform, UnresolvedPairs, View, ZScore
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
@@ -34,9 +35,9 @@ KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 
 SELDOM = {
-    *("zscore", "published", "intervals", "expected_loss"),
+    *("zscore", "published", "intervals", "expected_loss", "optimal"),
     *("unresolved_pairs", "uniform", "soonest"),
-    *("best", "top_k", "place", "baseline"),
+    *("best", "top_k", "place", "baseline", "ranking"),
 }
 """Built-ins whose boundaries, allocations and runs the default tests of `core` try too: these long ones are for all."""
 
@@ -699,6 +700,7 @@ def is_there() -> str:
     return str(THERE in os.environ)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("another_process")
 def test_a_module_that_calls_a_suite_when_it_is_loaded_begins_no_third_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match="'True' for 'False'"):

@@ -2,7 +2,7 @@
 
 What holds for requests to models holds here: no redirect is followed, no secret is shown, bodies are bounded, and a
 service that wants to be left alone is, as far as that can be believed. To create a batch is asked for once: where the
-answer is lost, whether there is a batch now must be found out before anything else (`scheduler.batches`).
+answer is lost, whether there is a batch now must be found out before anything else (`supply.batches`).
 """
 
 import asyncio

@@ -5,12 +5,11 @@ far as they were written; where only the journal's summaries are, these give the
 """
 
 from collections.abc import Iterator, Mapping
-from json import JSONDecodeError
 from typing import Any
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
-from adaptive_eval.exchange.bounded import Archive, json_entries, read_whole
+from adaptive_eval.exchange.bounded import Archive
 from adaptive_eval.exchange.samples import (
     SEVERAL,
     LogFile,
@@ -49,9 +48,9 @@ SAMPLING = {
 }
 GRADERS = {"choice": "choice", "exact": "exact", "includes": "contains", "math": "math"}
 SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf", "groq", "mistral", "grok", "mockllm"}
-"""What Inspect puts before the name that a server knows."""
+"""Prefixes that Inspect puts before the name that a server knows."""
 FROM_ANSWER = ("text", "reasoning", "latency", "prompt_tokens", "completion_tokens")
-"""What an export says of an answer outside its metadata."""
+"""Fields of an answer that an export has outside its metadata."""
 ATTACHED = "attachment://"
 
 
@@ -177,7 +176,7 @@ def _missing(sample: Sample) -> str | None:
 
 
 def _conversation(sample: Sample) -> tuple[str, str | None]:
-    """What the model was asked first, and the system message; the sample's input where it was asked otherwise."""
+    """The first prompt of the model, and the system message; the sample's input if it was asked otherwise."""
     turns: list[tuple[object, str]] = []
     for message in map(mapping, sequence(sample.get("messages"))):
         if message.get("role") == "assistant":
@@ -196,7 +195,7 @@ def _conversation(sample: Sample) -> tuple[str, str | None]:
 
 
 def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
-    """What the model wrote, and what that took; a summary has no texts, nor has output without a choice."""
+    """The answer and its cost; None for a summary, which has no texts, and for output without a choice."""
     output = mapping(sample.get("output"))
     usage = mapping(mapping(sample.get("model_usage")).get(model)) or mapping(output.get("usage"))
     prompt = sum(whole_number(usage.get(f"input_tokens{kind}")) or 0 for kind in ("", "_cache_read", "_cache_write"))
@@ -279,27 +278,12 @@ def _summaries(archive: Archive) -> Iterator[tuple[str, object]]:
             yield f"{name}, sample {place}", summary
 
 
-def read_json(file: LogFile) -> Iterator[Record]:
+def read_json(file: LogFile, log: Mapping[str, Any]) -> Iterator[Record]:
     """The trials of a JSON log, sample by sample."""
-    data = read_whole(file)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise file.refuse(f"is not UTF-8 (byte {error.start + 1})") from error
-    del data
-    header: dict[str, Any] = {}
-    reader: SampleReader | None = None
-    try:
-        for entry in json_entries(text, "samples"):
-            file.share = entry.share
-            if entry.element is None:
-                header[entry.key] = entry.value
-            else:
-                reader = reader or SampleReader(file, header)
-                yield reader.record(entry.value, f"sample {entry.element + 1}")
-    except RecursionError:
-        raise file.refuse("is nested too deeply to be a log") from None
-    except JSONDecodeError as error:
-        raise file.refuse(f"is not JSON, or is cut off: {error}") from error
-    if reader is None:
+    samples = sequence(log.get("samples"))
+    if not samples:
         raise file.refuse("has no samples; it was written with log_samples off, or holds no log of Inspect")
+    reader = SampleReader(file, log)
+    for place, sample in enumerate(samples, start=1):
+        file.share = place / len(samples)
+        yield reader.record(sample, f"sample {place}")

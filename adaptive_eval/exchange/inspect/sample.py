@@ -38,7 +38,7 @@ class InspectScale:
 
     @property
     def categories(self) -> dict[str, float]:
-        """What each category is worth."""
+        """The weight of each category."""
         return dict(zip(self.names, self.weights, strict=True))
 
     @property
@@ -105,7 +105,7 @@ def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: In
 
 
 def summary_of(sample: Mapping[str, Any]) -> Json:
-    """What a list of samples shows of one."""
+    """The summary of a sample in a list."""
     summary: Json = {key: sample[key] for key in SUMMARISED if key in sample}
     if isinstance(asked := sample["input"], str):
         summary["input"] = asked[:SHOWN]
@@ -147,7 +147,7 @@ def _logprobs(told: AnswerLogprobs | None) -> Json:
 
 
 def _metadata(record: TrialRecord, question: Question) -> Json:
-    """What Inspect has no place for."""
+    """Facts that Inspect has no field for."""
     answer = record.answer
     return {
         **question.metadata,

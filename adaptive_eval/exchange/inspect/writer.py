@@ -17,8 +17,8 @@ from adaptive_eval import __version__
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.exchange.inspect.sample import InspectScale, Json, sample_of, summary_of, usage
 from adaptive_eval.exchange.source import ExportSource, OnProgress
-from adaptive_eval.record.build import iso_time
-from adaptive_eval.record.results import ModelRow, Results, why_stopped
+from adaptive_eval.record.results import ModelRow, Results
+from adaptive_eval.record.snapshot import iso_time
 from adaptive_eval.store import RunResumed, TrialRecord, TrialsImported, events_of_kind, is_held
 
 VERSION = 2
@@ -34,7 +34,7 @@ METRICS = {
     "bayes": "bayes",
     "bayes_sigma": "bayes_sigma",
 }
-"""What a metric is called in the log, and in results.json."""
+"""Names of the metrics in the log, and in results.json."""
 NOT_IN_LOGS = "the logs that were imported have no such trial"
 
 
@@ -74,7 +74,7 @@ class LoggedModel:
 
 
 class SampleCounts:
-    """What is counted while the samples of a model are written."""
+    """Counters of the samples of a model that were written."""
 
     def __init__(self, questions: int) -> None:
         self.written = 0
@@ -203,7 +203,7 @@ def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
 
 def _early_stops(subject: LoggedModel) -> Iterator[Json]:
     """Every epoch of a question that was not asked."""
-    reason = NOT_IN_LOGS if subject.is_imported_alone else why_stopped(subject.name, subject.results)
+    reason = NOT_IN_LOGS if subject.is_imported_alone else _why_stopped(subject.name, subject.results)
     extent = subject.source.extent[subject.source.roster.models.position_of(subject.name)].tolist()
     for question, asked in zip(subject.source.questions, extent, strict=True):
         for epoch in range(asked + 1, subject.epochs + 1):
@@ -266,3 +266,18 @@ def _file_names(models: tuple[str, ...]) -> list[str]:
             name, number = f"{plain}-{number}", number + 1
         names.append(f"{name}{ENDING}")
     return names
+
+
+def _why_stopped(name: str, results: Results | None) -> str:
+    """The end of the run, and the verdicts on this model."""
+    if results is None:
+        return "the run has not come to its first look"
+    row = next((row for row in results.models if row.name == name), None)
+    if row is None:
+        return "the model has left the run"
+    if row.set_aside is not None:
+        return f"the model was set aside: {row.set_aside}"
+    verdicts = [pair.verdict for pair in results.pairs if name in (pair.better, pair.worse)]
+    counted = ", ".join(f"{verdicts.count(one)} {one.replace('_', ' ')}" for one in dict.fromkeys(verdicts))
+    ended = "the run has not ended" if results.run.reason is None else f"the run ended ({results.run.reason})"
+    return f"{ended}; comparisons of this model: {counted or 'none'}"

@@ -16,7 +16,6 @@ Rows are read one by one, each with its place; no more than a row is in memory.
 import csv
 import io
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any, TypeVar
@@ -33,7 +32,6 @@ from adaptive_eval.exchange.samples import (
     LoggedSettings,
     Record,
     logged_answer,
-    mapping,
     tidy_text,
     value_of_score,
 )
@@ -150,40 +148,7 @@ def parquet_columns(file: LogFile) -> frozenset[str]:
 
 OWN = frozenset({"model", "question", "trial", "round", "seed", "attempts", "replica"})
 """Every row has them that `adaptive-eval export` writes."""
-SIGNAL_LINES = frozenset({"data_id", "model", "seed", "category", "processed_results"})
-"""The same of its format scorio."""
 Number = TypeVar("Number", int, float)
-
-
-def are_signal_lines(columns: frozenset[str]) -> bool:
-    """Whether these are the keys of `adaptive-eval export --format scorio`."""
-    return columns >= SIGNAL_LINES
-
-
-def read_signal_lines(file: LogFile, rows: Rows) -> Iterator[Record]:
-    """The trials of such a file, which has no texts."""
-    for place, row in rows:
-        output, tokens, found = (mapping(row.get(part)) for part in ("output", "tokens", "processed_results"))
-        flags = {name: bool(found[name]) for name in ("is_correct", "has_box") if found.get(name) is not None}
-        told = {
-            "question": row.get("data_id"),
-            "trial": row.get("seed"),
-            "seed": row.get("request_seed"),
-            "finish_reason": output.get("finish_reason"),
-            "prompt_tokens": output.get("num_prompt_tokens"),
-            "completion_tokens": output.get("num_completion_tokens"),
-            "completion_bpt": bits_of(tokens.get("completion_avg_logprob")),
-            "prompt_bpt": bits_of(tokens.get("prompt_avg_logprob")),
-            "extracted": found.get("extracted"),
-            "signals": flags,
-            **{name: row.get(name) for name in ("model", "category", "label", "value", "grader_error", "round")},
-        }
-        yield record_of_row(file, place, told)
-
-
-def bits_of(mean_logprob: object) -> object:
-    """Bits per token of a mean log-probability in nats."""
-    return -mean_logprob / math.log(2.0) if isinstance(mean_logprob, int | float) else mean_logprob
 
 
 def is_long(columns: frozenset[str], model: str | None) -> bool:

@@ -60,11 +60,11 @@ def _collect(name: str, modules: dict[str, str], importers: tuple[str, ...]) -> 
     source = (STATIC / name).read_text("utf-8")
     for _, imported in _IMPORT.findall(source):
         _collect(imported, modules, (*importers, name))
-    modules[name] = _as_function(name, source)
+    modules[name] = _wrap_module(name, source)
 
 
-def _as_function(name: str, source: str) -> str:
-    """A module as a constant that holds what it exports."""
+def _wrap_module(name: str, source: str) -> str:
+    """A module as a constant that holds its exports."""
     exported = ", ".join(_EXPORT.findall(source))
     body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_constant(found[2])};\n", source))
     return f"const {_constant(name)} = (() => {{\n{body.strip()}\nreturn {{ {exported} }};\n}})();\n"
@@ -85,7 +85,7 @@ _NO_SCRIPT = "This page is drawn by its script, and needs JavaScript. The same f
 
 
 def assets() -> dict[str, tuple[str, str]]:
-    """What the monitor's pages ask for under assets/: the name, the type and the text of each file."""
+    """Name, type and text of each file under assets/ of the monitor's pages."""
     return {
         "app.js": ("text/javascript; charset=utf-8", script()),
         "style.css": ("text/css; charset=utf-8", style()),
@@ -110,23 +110,18 @@ def monitor_page(name: str, root: str = "") -> str:
     return _served(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})
 
 
-def runs_page(root: str = "") -> str:
+def runs_page() -> str:
     """The page that compares the runs of a folder."""
-    return _served("Runs · adaptive-eval", root, {"runs": root})
+    return _served("Runs · adaptive-eval", "", {"runs": ""})
 
 
 def report_page(view: RunView) -> str:
     """One file with everything about a run but the models' texts; it needs no server and no network."""
     code, look = script(), style()
-    head = (
-        f'<meta http-equiv="Content-Security-Policy" content="{_alone(code, look)}">\n'
-        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n'
-        f"<style>{look}</style>\n"
-    )
     tail = (
         f'<script id="view" type="application/json">{_as_json(without_rows(view))}</script>\n<script>{code}</script>\n'
     )
-    return _document(f"{view.name} · adaptive-eval", head, tail, {})
+    return _document(f"{view.name} · adaptive-eval", _file_head(look, code), tail, {})
 
 
 def demo_page() -> str:
@@ -134,30 +129,16 @@ def demo_page() -> str:
     code, look = script("demo.js"), style() + (STATIC / "demo.css").read_text("utf-8")
     rule = Sequential()
     boundary = {"c": rule.critical, "kappa": rule.kappa, "start": rule.start}
-    head = (
-        f'<meta http-equiv="Content-Security-Policy" content="{_alone(code, look)}">\n'
-        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n<style>{look}</style>\n'
-    )
     tail = f'<script id="rule" type="application/json">{_as_json(boundary)}</script>\n<script>{code}</script>\n'
-    return _document("Ranking models by sampling · adaptive-eval", head, tail, {})
+    return _document("Ranking models by sampling · adaptive-eval", _file_head(look, code), tail, {})
 
 
-def still_page(title: str, body: str, further_style: str = "") -> str:
-    """One file without a script: a body in which everything from outside is escaped already."""
-    look = style() + further_style
-    policy = f"default-src 'none'; style-src '{_hash(look)}'; img-src data:; base-uri 'none'; form-action 'none'"
-    head = (
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n<style>{look}</style>\n'
-    )
-    return _framed(title, head, f'<div id="page">\n{body}</div>\n', {})
-
-
-def _alone(code: str, look: str) -> str:
-    """The policy of a file that may run its own script, and ask for nothing."""
+def _file_head(look: str, code: str) -> str:
+    """The head of a file that may run its own script, and ask for nothing."""
+    policy = f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:"
     return (
-        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}; base-uri 'none'; form-action 'none'\">\n"
+        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n<style>{look}</style>\n'
     )
 
 

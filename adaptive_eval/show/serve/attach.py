@@ -107,12 +107,12 @@ def show_end(feed: Feed, display: Display) -> ExitCode:
 
 
 def continuing_command(feed: Feed) -> str:
-    """What continues the run, but for the name of its configuration, which only who started it knows."""
+    """The command that continues the run; only who started it knows its configuration's name."""
     return f"adaptive-eval run CONFIG --run-dir {shlex.quote(str(feed.directory))}"
 
 
 class _Shown:
-    """What a display has been told: the latest look at first and then each, and the events of this start."""
+    """The looks and events that a display has been told: of the looks only the latest at first."""
 
     def __init__(self, feed: Feed, display: Display) -> None:
         self._feed = feed

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Channel:
-    """What everyone who looks at one run is sent."""
+    """Messages of one run to everyone who looks at it."""
 
     def __init__(self, directory: Path, thread: Executor) -> None:
         self.directory = directory

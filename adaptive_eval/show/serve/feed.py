@@ -37,9 +37,9 @@ from adaptive_eval.store import (
     TrialsRegraded,
     is_held,
 )
+from adaptive_eval.store.address import is_address
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
 from adaptive_eval.store.kept_sums import Counts, thinned, together, whole
-from adaptive_eval.store.postgres.address import is_address
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.whereabouts import moment_of
 
@@ -101,7 +101,7 @@ class StoredSums:
         return self._look_times
 
     def spending(self, steps: int) -> list[Spending]:
-        """What had been used at up to so many moments."""
+        """Usage at up to so many moments."""
         return thinned(self._spending, steps)
 
     def traffic(self) -> list[ReplicaTraffic]:
@@ -109,13 +109,13 @@ class StoredSums:
         return [one.traffic() for one in self._sums]
 
     def events(self) -> list[Event]:
-        """Everything that happened to the run."""
+        """All events of the run."""
         return self._events
 
     # ----------------------------------------------------------------------------------------------------------------
 
     def spent(self, models: Container[str] | None = None) -> Spending:
-        """What has been used so far, by these models or by all."""
+        """Usage so far, of these models or of all."""
         return whole([one for one in self._sums if models is None or one.model in models])
 
 
@@ -139,7 +139,7 @@ class FileMark(NamedTuple):
 
     @classmethod
     def of(cls, directory: Path) -> Self:
-        """The mark of a file as it is now."""
+        """Stat the files of a run."""
         if (moment := moment_of(directory)) is not None:
             run, commits, committed, running = moment
             kept, results = (run, commits, 0), _stamp(directory / RESULTS_FILE)
@@ -231,12 +231,12 @@ class Feed:
 
     @property
     def beside(self) -> tuple[OtherCostRow, ...]:
-        """What caps count besides the stored answers of today's models."""
+        """Spending that caps count besides the stored answers of today's models."""
         return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events())
 
     @property
     def gpu_seconds(self) -> float:
-        """What a cap on GPU time counts."""
+        """GPU seconds under a cap."""
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
         return counted_gpu_seconds(self._servers, requests, self.beside)
 
@@ -262,13 +262,13 @@ class Feed:
                 running=False, rows=self._rows
             )
         elif before is None or mark.results != before.results or not before.running:
-            self.results = self._published()
+            self.results = self._read_published()
         if self.results is None and isinstance(self.stored.config.grader, AskedGrader):
             uses = reader.grading_uses()
             self.grading = grading_cost(use for name, use in uses.items() if name in self.models)
 
-    def _published(self) -> Results | None:
-        """What the run has published; None where that was before a resume with other models."""
+    def _read_published(self) -> Results | None:
+        """The published results; None if they are of other models than today's."""
         results = read_results(self.directory, rows=self._rows)
         if results is None or {model.name for model in results.models} != set(self.models):
             return None

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -12,15 +11,14 @@ from typing import Any, cast
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import fatal_error_of
-from adaptive_eval.record.folder import runs_in
 from adaptive_eval.record.gate import gate_outcome
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.lines import minute, safe_line
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
+from adaptive_eval.store.address import whole_path
 from adaptive_eval.store.looks import NamedLook, read_look
-from adaptive_eval.store.postgres.address import whole_path
-from adaptive_eval.store.whereabouts import holds_ledger
+from adaptive_eval.store.whereabouts import holds_ledger, runs_in
 
 UNANSWERED = "no answer came from any model"
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
@@ -32,7 +30,7 @@ class RunBrief:
     """One run in one row."""
 
     name: str
-    """Of its directory."""
+    """Name of its directory."""
     status: str
     reason: str | None
     """Why it finished, or in a sentence why it did not."""
@@ -40,7 +38,7 @@ class RunBrief:
     questions: int
     trials: int
     cap: int | None
-    """What it could come to at most; None before the first look."""
+    """Largest possible number of trials; None before the first look."""
     resolved: int
     tied: int
     open: int
@@ -95,7 +93,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         models = cast(list[object], config["models"])
         found = None if stored is None else read_look(stored)
         verdicts = Counter(one.verdict for one in (() if found is None else found.look.comparisons))
-        status, reason = _how(events, mark.running, reader.trial_count())
+        status, reason = _status_and_reason(events, mark.running, reader.trial_count())
         return RunBrief(
             name=path.name,
             status=status,
@@ -103,21 +101,20 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             models=len(models),
             questions=questions,
             trials=reader.trial_count(),
-            cap=None if found is None else _cap(config, len(models) * questions),
+            cap=None if found is None else _most_trials(config, len(models) * questions),
             resolved=verdicts[Verdict.RESOLVED],
             tied=verdicts[Verdict.TIED],
             open=verdicts[Verdict.OPEN],
             out_of_reach=verdicts[Verdict.OUT_OF_REACH],
             blocked=verdicts[Verdict.BLOCKED],
             best=None if found is None else _best(found),
-            gate=_gate(config, path),
+            gate=_published_gate(config, path),
             created=reader.created,
             updated=mark.written,
         )
 
 
-def _how(events: Sequence[Event], running: bool, trials: int) -> tuple[str, str | None]:
-    """The status, and the reason for an end that has one."""
+def _status_and_reason(events: Sequence[Event], running: bool, trials: int) -> tuple[str, str | None]:
     if running:
         return "running", None
     last = events[-1] if events else None
@@ -129,14 +126,12 @@ def _how(events: Sequence[Event], running: bool, trials: int) -> tuple[str, str 
     return "stopped", None if fatal_error is None else fatal_error.headline
 
 
-def _cap(config: Mapping[str, Any], cells: int) -> int:
-    """The maximum of trials for everyone, or the budget where that is less."""
+def _most_trials(config: Mapping[str, Any], cells: int) -> int:
     fixed, budget = int(cells * config["trials"]["max"]), config["budget"]["trials"]
     return fixed if budget is None else min(fixed, int(budget))
 
 
-def _gate(config: Mapping[str, Any], path: Path) -> str | None:
-    """What the gate says, as the run has published it at its latest look."""
+def _published_gate(config: Mapping[str, Any], path: Path) -> str | None:
     results = read_results(path) if config["objective"].get("gate") else None
     return None if results is None else gate_outcome(results.gate)
 
@@ -147,7 +142,7 @@ def _best(found: NamedLook) -> str | None:
 
 
 def runs_text(briefs: Sequence[RunBrief]) -> str:
-    """How runs stand, a line each."""
+    """The runs as text, a line each."""
     if not briefs:
         return "there are no runs yet"
     head = ("run", "status", "trials", "resolved", "tied", "open", "out of reach", "best", "changed (UTC)")
@@ -159,6 +154,5 @@ def runs_text(briefs: Sequence[RunBrief]) -> str:
 
 
 def _cells(brief: RunBrief) -> tuple[str, ...]:
-    changed = datetime.fromtimestamp(brief.updated, UTC).strftime("%Y-%m-%d %H:%M")
     counts = (brief.trials, brief.resolved, brief.tied, brief.open, brief.out_of_reach)
-    return (safe_line(brief.name), brief.status, *map(str, counts), safe_line(brief.best or ""), changed)
+    return (safe_line(brief.name), brief.status, *map(str, counts), safe_line(brief.best or ""), minute(brief.updated))

@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from hmac import compare_digest
 
 from adaptive_eval.errors import AdaptiveEvalError
@@ -34,48 +33,19 @@ GOODBYE_SECONDS = 0.2
 """For the last response to leave."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldShown:
-    """One thing that is to be said, and what may be said."""
-
-    name: str
-    levels: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TextShown:
-    """A text of the answer that is to be labelled, and what it is."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class LabelState:
-    """What the page shows."""
-
-    over: bool
-    """There is nothing left to label in this session."""
-    place: int
-    number: int
-    given: str | None
-    texts: tuple[TextShown, ...] = ()
-    fields: tuple[FieldShown, ...] = ()
-
-
-def state_of(session: LabelSession) -> LabelState:
-    """The answer that is to be labelled now."""
+def label_state(session: LabelSession) -> dict[str, object]:
+    """The answer to label now, as the page reads it (`LabelState` in label.js)."""
     now = session.current
     if now is None:
-        return LabelState(over=True, place=0, number=0, given=None)
-    return LabelState(
-        over=False,
-        place=now.place,
-        number=now.number,
-        given=now.given,
-        texts=tuple(TextShown(name, text) for name, text in now.texts.items()),
-        fields=tuple(FieldShown(*field) for field in now.fields),
-    )
+        return {"over": True, "place": 0, "number": 0, "given": None, "texts": [], "fields": []}
+    return {
+        "over": False,
+        "place": now.place,
+        "number": now.number,
+        "given": now.given,
+        "texts": [{"name": name, "text": text} for name, text in now.texts.items()],
+        "fields": [field._asdict() for field in now.fields],
+    }
 
 
 class LabellingSite:
@@ -113,22 +83,22 @@ class LabellingSite:
                 kind, body = self._assets[name]
                 return PageResponse(body=body, kind=kind, headers=FRESH)
             case ("GET" | "HEAD", ["now"]):
-                return await self._now()
+                return await self._respond()
             case ("POST", ["end"]):
                 self._over()
                 return PageResponse(body=b"{}", kind=JSON, headers=PRIVATE)
             case ("POST", ["label" | "skip" | "back" as what]):
-                return await self._now(what, request.query.get("place", ""), request.query.get("label", ""))
+                return await self._respond(what, request.query.get("place", ""), request.query.get("label", ""))
         return problem(404, "there is nothing here")
 
-    async def _now(self, what: str = "", place: str = "", label: str = "") -> PageResponse:
-        """What is to be labelled after this was done."""
+    async def _respond(self, what: str = "", place: str = "", label: str = "") -> PageResponse:
+        """Carry out what was asked for, and send the state."""
         loop = asyncio.get_running_loop()
-        state = await loop.run_in_executor(self._thread, self._done, what, place, label)
+        state = await loop.run_in_executor(self._thread, self._carry_out, what, place, label)
         return PageResponse(body=to_json(state), kind=JSON, headers=PRIVATE)
 
-    def _done(self, what: str, place: str, label: str) -> LabelState:
-        """Do what was asked for about the answer at that place; about another one, as from an old page, nothing."""
+    def _carry_out(self, what: str, place: str, label: str) -> dict[str, object]:
+        """Act on the answer at that place; ignore another place, as an old page sends it."""
         now = self._session.current
         if place == str(0 if now is None else now.place):
             if what == "label":
@@ -137,7 +107,7 @@ class LabellingSite:
                 self._session.skip()
             elif what == "back":
                 self._session.go_back()
-        return state_of(self._session)
+        return label_state(self._session)
 
 
 async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str], None]) -> None:

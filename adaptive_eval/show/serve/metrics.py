@@ -35,7 +35,7 @@ UNITS = {
 
 
 class Address(NamedTuple):
-    """Where metrics are served."""
+    """The address that metrics are served at."""
 
     host: str
     port: int
@@ -101,18 +101,18 @@ class Metrics(IdleWatcher, Collector):
             return
         labels = {"run": self._name, "version": __version__}
         yield InfoMetricFamily("adaptive_eval_run", "The run that is at work.", labels)
-        yield from _of_the_run(status)
-        yield from _of_the_models(status.models)
-        yield from _of_the_batches(status.batches)
+        yield from _run_metrics(status)
+        yield from _model_metrics(status.models)
+        yield from _batch_metrics(status.batches)
         if status.sites:
-            yield from _of_the_sites(status)
+            yield from _site_metrics(status)
         for cap in status.caps:
             unit = UNITS[cap.name]
             yield GaugeMetricFamily(f"adaptive_eval_budget_used_{cap.name}", f"{unit} used of the budget.", cap.used)
             yield GaugeMetricFamily(f"adaptive_eval_budget_cap_{cap.name}", f"{unit} that the budget allows.", cap.cap)
 
 
-def _of_the_run(status: Status) -> Iterator[Metric]:
+def _run_metrics(status: Status) -> Iterator[Metric]:
     yield CounterMetricFamily("adaptive_eval_looks", "Looks taken, over all starts.", status.looks)
     yield CounterMetricFamily("adaptive_eval_active_seconds", "Time at work, over all starts.", status.elapsed)
     comparisons = GaugeMetricFamily(
@@ -126,35 +126,38 @@ def _of_the_run(status: Status) -> Iterator[Metric]:
         yield GaugeMetricFamily("adaptive_eval_trials_to_go", help_, status.trials_to_go)
 
 
-def _of_the_models(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
-    trials = _counter("trials", "Committed trials, over all starts.")
-    tokens = _counter("tokens", "Prompt and completion tokens of committed trials, over all starts.")
-    usd = _counter("usd", "US dollars that committed trials have cost, over all starts.")
-    gpu_seconds = _counter("gpu_seconds", "GPU seconds of the requests of committed trials, over all starts.")
-    held = _counter("server_seconds", "Seconds for which servers were held, busy or not, over all starts.")
-    paid = _counter("server_gpu_seconds", "GPU seconds for which servers were held, busy or not, over all starts.")
-    retries = _counter("retries", "Attempts repeated since this start.")
+USED = {
+    "trials": "Committed trials, over all starts.",
+    "tokens": "Prompt and completion tokens of committed trials, over all starts.",
+    "usd": "US dollars that committed trials have cost, over all starts.",
+    "gpu_seconds": "GPU seconds of the requests of committed trials, over all starts.",
+    "server_seconds": "Seconds for which servers were held, busy or not, over all starts.",
+    "server_gpu_seconds": "GPU seconds for which servers were held, busy or not, over all starts.",
+    "retries": "Attempts repeated since this start.",
+}
+"""Counters by the name of a field of `ModelTraffic`."""
+
+
+def _model_metrics(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
+    for name, help_ in USED.items():
+        counter = _counter(name, help_)
+        for one in models:
+            if (value := getattr(one, name)) is not None:
+                counter.add_metric([one.model], value)
+        yield counter
     errors = _counter("errors", "Failed attempts since this start, by kind.", "kind")
     in_flight = _gauge("requests_in_flight", "Requests that the model's servers have now.")
     healthy = _gauge("replica_healthy", "Whether the replica is healthy: 1 or 0.", "replica")
     for one in models:
-        trials.add_metric([one.model], one.trials)
-        tokens.add_metric([one.model], one.tokens)
-        usd.add_metric([one.model], one.usd)
-        gpu_seconds.add_metric([one.model], one.gpu_seconds)
-        if one.server_seconds is not None:
-            held.add_metric([one.model], one.server_seconds)
-            paid.add_metric([one.model], one.server_gpu_seconds or 0.0)
-        retries.add_metric([one.model], one.retries)
         in_flight.add_metric([one.model], one.in_flight)
         for kind, number in one.errors.items():
             errors.add_metric([one.model, kind], number)
         for url, is_healthy in one.replicas.items():
             healthy.add_metric([one.model, url], is_healthy)
-    yield from (trials, tokens, usd, gpu_seconds, held, paid, retries, errors, in_flight, healthy)
+    yield from (errors, in_flight, healthy)
 
 
-def _of_the_batches(rows: Sequence[BatchRow]) -> Iterator[Metric]:
+def _batch_metrics(rows: Sequence[BatchRow]) -> Iterator[Metric]:
     batches = _gauge("batches_pending", "Batches that are not over.")
     requests = _gauge("batch_requests_pending", "Requests in batches that are not over.")
     since = _gauge("batch_pending_since_seconds", "When the oldest of these was handed in, in seconds since 1970.")
@@ -166,7 +169,7 @@ def _of_the_batches(rows: Sequence[BatchRow]) -> Iterator[Metric]:
     yield from (batches, requests, since)
 
 
-def _of_the_sites(status: Status) -> Iterator[Metric]:
+def _site_metrics(status: Status) -> Iterator[Metric]:
     where = _gauge("site_info", "Where a site is: always 1.", "site", "host", "node", "devices", "state")
     serving = _gauge("site_serving", "Whether the site serves its model: 1 or 0.", "site")
     since = _gauge("site_state_since_seconds", "Since when it does what it does, in seconds since 1970.", "site")

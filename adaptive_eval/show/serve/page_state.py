@@ -79,6 +79,18 @@ class TrialView:
     """The first of its tokens with their log-probabilities, where they are kept."""
 
 
+OF_ANSWER = (
+    "seed",
+    "finish_reason",
+    "prompt_tokens",
+    "completion_tokens",
+    "latency",
+    "replica",
+    "attempts",
+    "completion_bpt",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class AnswersPage:
     """A page of answers."""
@@ -109,23 +121,17 @@ def answers_page(directory: Path, stored: StoredSetup, question: int, model: int
 
 def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
     answer = record.answer
+    copied: dict[str, Any] = {name: getattr(answer, name) for name in OF_ANSWER}
     return TrialView(
+        **copied,
         trial=record.trial,
-        seed=answer.seed,
         category=record.category,
         value=None if record.category is None else weights[record.category],
         signals={**{str(signal): True for signal in sorted(answer.signals)}, **record.signals},
         extracted=record.extracted,
         grader_error=record.grader_error,
-        finish_reason=answer.finish_reason,
-        prompt_tokens=answer.prompt_tokens,
-        completion_tokens=answer.completion_tokens,
-        latency=answer.latency,
-        replica=answer.replica,
-        attempts=answer.attempts,
         text=_cut(answer.text),
         reasoning=None if answer.reasoning is None else _cut(answer.reasoning),
-        completion_bpt=answer.completion_bpt,
         tokens=_tokens(answer.token_logprobs),
     )
 
@@ -137,7 +143,6 @@ def _tokens(told: AnswerLogprobs | None) -> Sequence[tuple[str, float | None]]:
 
 
 def _cut(text: str) -> str:
-    """The text, or its beginning with a word on how much is missing."""
     missing = len(text) - MOST_CHARACTERS
     return text if missing <= 0 else f"{text[:MOST_CHARACTERS]}\n[{missing:,} more characters are stored]"
 
@@ -148,7 +153,7 @@ VIEW_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class CellNews:
-    """What is known now of a model on a question, both by their number."""
+    """Posterior of a model on a question, both by position."""
 
     model: int
     question: int
@@ -157,7 +162,7 @@ class CellNews:
 
 @dataclass(frozen=True, slots=True)
 class UsedSoFar:
-    """What the run has used so far."""
+    """Usage of the run so far."""
 
     trials: int
     tokens: int
@@ -176,7 +181,7 @@ class SiteSpeed:
 
 @dataclass(frozen=True, slots=True)
 class ProgressMessage:
-    """What has changed since the message before."""
+    """Changes since the message before."""
 
     trials: int
     per_second: float
@@ -224,21 +229,21 @@ class PageState:
         return to_json(answers_page(self._feed.directory, stored, question, model, after))
 
     def greeting(self, alone: bool) -> list[bytes]:
-        """What somebody who begins to listen is told; who is `alone` then knows all that has to be known."""
+        """First messages to a listener; one who is `alone` then knows all there is."""
         self._feed.poll()
         if alone:
             self._told, self._told_trials = self._feed.counts, self._feed.sums.spent().trials
             self._announced = self._feed.edition, self._feed.status, time.monotonic()
-        messages = [sse_message("view", {"etag": self._etag()}), self._pulse([])]
+        messages = [sse_message("view", {"etag": self._etag()}), self._progress([])]
         return messages if self._feed.running else [*messages, self._end()]
 
     def news(self) -> list[bytes]:
-        """What has happened since the last time."""
+        """Messages since the last call."""
         self._feed.poll()
         counts, trials = self._feed.counts, self._feed.sums.spent().trials
         messages = []
         if trials != self._told_trials:
-            messages.append(self._pulse(self._changed(counts)))
+            messages.append(self._progress(self._changed_cells(counts)))
             self._told, self._told_trials = counts, trials
         edition, status, at = self._announced
         over = status != self._feed.status
@@ -251,8 +256,7 @@ class PageState:
     def _etag(self) -> str:
         return f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
 
-    def _pulse(self, cells: Sequence[CellNews]) -> bytes:
-        """New numbers of trials, and how fast the run is."""
+    def _progress(self, cells: Sequence[CellNews]) -> bytes:
         feed, elapsed = self._feed, self._feed.elapsed()
         spent = feed.sums.spent(feed.models)
         self._rates.add(elapsed, spent.trials, spent.tokens)
@@ -266,18 +270,16 @@ class PageState:
                 spending=UsedSoFar(spent.trials, spent.tokens, spent.usd, spent.gpu_seconds),
                 cells=tuple(cells),
                 eta_seconds=self._rates.eta(to_go) if feed.running else None,
-                sites=self._sites(elapsed),
+                sites=self._site_speeds(elapsed),
             ),
         )
 
-    def _sites(self, elapsed: float) -> tuple[SiteSpeed, ...]:
-        """How fast the sites are that serve."""
+    def _site_speeds(self, elapsed: float) -> tuple[SiteSpeed, ...]:
         found = site_traffic(self._feed)
         self._site_rates.add(elapsed, found)
         return tuple(SiteSpeed(one.model, one.site, self._site_rates.of(one.model, one.site)) for one in found)
 
-    def _changed(self, counts: Counts) -> list[CellNews]:
-        """The models and questions with a new trial, and what is known of them now."""
+    def _changed_cells(self, counts: Counts) -> list[CellNews]:
         told = np.zeros_like(counts) if self._told is None or self._told.shape != counts.shape else self._told
         cells = np.argwhere((counts != told).any(axis=-1))
         weights = open_rubric(self._feed.stored.config.rubric).weights

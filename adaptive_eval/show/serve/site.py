@@ -1,4 +1,4 @@
-"""What the monitor serves: pages and their parts, views, answers, and the messages of live runs.
+"""The monitor's site: pages and their parts, views, answers, and messages of live runs.
 
 A page on another site could have its name resolve to this machine and then read what is here as if it were its own;
 so only requests are served that were addressed to a number, to `localhost`, or to this machine by name. Runs are found
@@ -80,11 +80,12 @@ class Site:
                 return _page(monitor_page(self._folder.path.name) if self._folder.is_run else runs_page())
             case ("assets", name) if name in self._assets:
                 kind, body = self._assets[name]
-                return _unless_known(request, body, kind, f'"{blake2b(body, digest_size=12).hexdigest()}"')
+                return _conditional(request, body, kind, f'"{blake2b(body, digest_size=12).hexdigest()}"')
             case ("api", "runs"):
-                return _json(await self._read(self._folder.briefs))
+                return PageResponse(body=to_json(await self._read(self._folder.briefs)), kind=JSON, headers=PRIVATE)
             case ("run", name, *rest) if rest in ([], [""]) and await self._channel(name) is not None:
-                return _page(monitor_page(name, "../../")) if rest else _moved(f"{quote(name, safe='')}/")
+                moved = PageResponse(308, headers={"Location": f"{quote(name, safe='')}/"})
+                return _page(monitor_page(name, "../../")) if rest else moved
             case ("api", "run", name, *what) if (channel := await self._channel(name)) is not None:
                 return await _about(channel, what, request)
         return problem(404, "there is nothing here")
@@ -110,18 +111,18 @@ async def _about(channel: Channel, what: list[str], request: PageRequest) -> Pag
     match what:
         case ["view"]:
             view = await channel.view()
-            return _unless_known(request, view.body, JSON, view.etag)
+            return _conditional(request, view.body, JSON, view.etag)
         case ["live"]:
             return PageResponse(kind=EVENTS, headers=PRIVATE, events=channel.listen())
         case ["question", index]:
-            numbers = [_number(text) for text in (index, request.query.get("model"), request.query.get("after", "-1"))]
+            numbers = [_integer(text) for text in (index, request.query.get("model"), request.query.get("after", "-1"))]
             found = None if None in numbers else await channel.answers(*cast(list[int], numbers))
             if found is not None:
                 return PageResponse(body=found, kind=JSON, headers=PRIVATE)
     return problem(404, "there is nothing here")
 
 
-def _number(text: str | None) -> int | None:
+def _integer(text: str | None) -> int | None:
     """An integer of a sane length, or None."""
     return int(text) if text is not None and re.fullmatch(r"-1|[0-9]{1,9}", text) else None
 
@@ -135,8 +136,8 @@ def is_number(host: str) -> bool:
     return True
 
 
-def _unless_known(request: PageRequest, body: bytes, kind: str, etag: str) -> PageResponse:
-    """The body, or that nothing has changed since the client got it."""
+def _conditional(request: PageRequest, body: bytes, kind: str, etag: str) -> PageResponse:
+    """The body, or status 304 if the client has it."""
     headers = {**FRESH, "ETag": etag}
     if request.headers.get("if-none-match") == etag:
         return PageResponse(304, headers=headers)
@@ -145,14 +146,6 @@ def _unless_known(request: PageRequest, body: bytes, kind: str, etag: str) -> Pa
 
 def _page(html: str) -> PageResponse:
     return PageResponse(body=html.encode(), kind=HTML, headers=FRESH)
-
-
-def _json(value: object) -> PageResponse:
-    return PageResponse(body=to_json(value), kind=JSON, headers=PRIVATE)
-
-
-def _moved(where: str) -> PageResponse:
-    return PageResponse(308, headers={"Location": where})
 
 
 def problem(status: int, what: str) -> PageResponse:

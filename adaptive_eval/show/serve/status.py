@@ -6,15 +6,16 @@ import numpy as np
 
 from adaptive_eval.config.planning import budget_of
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import Findings
+from adaptive_eval.record.build import NOTHING_FOUND, Findings
 from adaptive_eval.record.ending import Ended, ended_of
 from adaptive_eval.record.gate import gate_baseline
-from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.sites import answers_by_site, site_rows
-from adaptive_eval.record.status import CurrentTraffic, RunMoment, SiteTraffic, Status, status_of
+from adaptive_eval.record.snapshot import batch_rows
+from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status, closest_comparison, standings, used_caps
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, since_the_start
+from adaptive_eval.store.pending import pending_batches
 
 
 class StoredStatus:
@@ -39,31 +40,33 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     stored, results, spent = feed.stored, feed.results, _spent(feed)
     before = spent if before is None else before
     weights = np.array(open_rubric(stored.config.rubric).weights, dtype=float)
-    return status_of(
-        RunMoment(
-            roster=stored.roster,
-            weights=weights,
-            budget=budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups),
-            looks=len(feed.sums.looks()),
-            found=None if results is None else Findings(results.models, results.pairs, results.trials_to_go),
-            counts=feed.counts,
-            spent=spent,
-            before=(before.trials, before.tokens),
-            elapsed=feed.elapsed(),
-            traffic=_traffic(feed),
-            promise=promise_in_short(stored.config.stated()),
-            gate=gate_baseline(stored.config.stated()),
-            batches=batch_rows(feed.sums.events()),
-            gpu_seconds=feed.gpu_seconds,
-            beside=feed.beside,
-            grading=feed.grading if results is None else results.cost.grading,
-            sites=site_rows(feed.sums.events()),
-        )
+    budget = budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups)
+    found = NOTHING_FOUND if results is None else Findings(results.models, results.pairs, results.trials_to_go)
+    elapsed, beside, decisions = feed.elapsed(), feed.beside, stored.config.stated()
+    used = {"trials": spent.trials, "tokens": spent.tokens, "usd": spent.usd}
+    return Status(
+        looks=len(feed.sums.looks()),
+        standings=standings(found, gate=gate_baseline(decisions)),
+        verdicts=found.verdicts,
+        caps=used_caps(budget, used | {"gpu_seconds": feed.gpu_seconds, "wall_seconds": elapsed}, beside),
+        traffic=_traffic(feed),
+        models=(),
+        trials=spent.trials,
+        new_trials=spent.trials - before.trials,
+        new_tokens=spent.tokens - before.tokens,
+        elapsed=elapsed,
+        trials_to_go=found.trials_to_go,
+        detail=closest_comparison(found, stored.roster, feed.counts, weights),
+        promise=promise_in_short(decisions),
+        batches=batch_rows(pending_batches(feed.sums.events())),
+        beside=beside,
+        grading=feed.grading if results is None else results.cost.grading,
+        sites=site_rows(feed.sums.events()),
     )
 
 
 def _spent(feed: Feed) -> Spending:
-    """By the models that the run has today."""
+    """Usage of the models that the run has today."""
     return feed.sums.spent(feed.stored.roster.models)
 
 
@@ -87,7 +90,7 @@ def _traffic(feed: Feed) -> CurrentTraffic:
 
 
 def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
-    """What came from the sites of a run on a cluster."""
+    """Answers from each site of a run on a cluster."""
     rows, answers = site_rows(feed.sums.events()), answers_by_site(feed.sums.traffic())
     return tuple(SiteTraffic(one.model, one.site, None, None, answers[one.model, one.site]) for one in rows)
 

@@ -26,25 +26,22 @@ class TrackedRun(NamedTuple):
     """A run as its tracker has it."""
 
     looks: int
-    """How many looks the tracker has."""
+    """Number of looks that the tracker has."""
     where: str
     """A link, or words."""
 
 
 class Tracker(Protocol):
-    """Where a run is followed: W&B or MLflow."""
+    """A tracker of runs: W&B or MLflow."""
 
     def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
         """Find the tracked run again, or begin it."""
-        ...
 
     def log(self, points: Sequence[Point]) -> None:
         """Add looks to the tracked run."""
-        ...
 
     def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
         """Add what is known in the end; what is written on the way goes into `folder`."""
-        ...
 
 
 def follow(feed: Feed, tracker: Tracker, tell: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""What a tracker is given of a run, as plain values: a point for each look, settings, the ranking and files.
+"""A run as plain values for a tracker: a point for each look, settings, the ranking and files.
 
 Names of models come from configurations and may hold anything; trackers make paths and files of the names of series.
 """
@@ -30,7 +30,7 @@ MEND = "Free some space, or give TMPDIR another folder"
 
 
 class Point(NamedTuple):
-    """What one look has found, and what had been used by then."""
+    """One look, and the usage by then."""
 
     look: int
     """Counted from 1."""
@@ -116,13 +116,13 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, str(value)
 
 
-def without_password(text: str) -> str:
-    """The text without what stands before the host in an address."""
+def redact_password(text: str) -> str:
+    """The text without user and password in its addresses."""
     return re.sub(r"(?<=://)[^/@\s]+@", "", text)
 
 
 def write_files(view: RunView, run: Path, folder: Path) -> list[Path]:
-    """What is kept as files: results, report, configuration, and the figures where matplotlib is installed."""
+    """Write results, report, configuration, and figures if matplotlib is installed."""
     report, configuration = folder / "report.md", folder / "configuration.yaml"
     write_whole(report, markdown(view).encode("utf-8", "replace"), MEND)
     write_whole(configuration, yaml.safe_dump(dict(settings(view)), sort_keys=False).encode(), MEND)

@@ -21,8 +21,8 @@ from adaptive_eval.show.track.points import (
     flat,
     identity,
     ranking,
+    redact_password,
     settings,
-    without_password,
     write_files,
 )
 
@@ -41,7 +41,7 @@ def _require_no_file_store(uri: str) -> None:
     """Raise `ConfigError` for a folder of files, in which MLflow keeps no runs any more."""
     if uri.startswith("file:") or "://" not in uri and uri != "databricks":
         raise ConfigError(
-            f"MLflow's store in files, {without_password(uri)}, was retired by MLflow: give a database, "
+            f"MLflow's store in files, {redact_password(uri)}, was retired by MLflow: give a database, "
             f"--tracking-uri {DEFAULT_STORE}, or the address of a server"
         )
 

@@ -39,11 +39,11 @@ class RunResumed(RunBegun):
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged(Event):
-    """A resume changed settings, after so many trials and looks; earlier versions did not say how many looks."""
+    """A resume changed settings, after so many trials and looks."""
 
     KIND: ClassVar[str] = "configured"
     trials: int = 0
-    looks: int | None = where_known()
+    looks: int = 0
     changes: tuple[Change, ...] = ()
 
     def body(self) -> dict[str, object]:

@@ -100,9 +100,9 @@ class ServerLaunched(Event):
     """Of the server's software, where it tells one."""
     log: str = ""
     on: str | None = where_known()
-    """The place that it shares with others, one of which was stopped in this time."""
+    """The place that it shares with others."""
     seconds: float = 0.0
-    """How long that took."""
+    """From its start to this moment; the server that it takes the place from had ended before."""
     without_head: float | None = where_known()
     """Seconds for which a site has held it while there was no head."""
 

@@ -13,7 +13,7 @@ from psycopg import pq
 
 from adaptive_eval.errors import StoreError, StoreFull
 from adaptive_eval.files import closed_on_error
-from adaptive_eval.store.postgres.address import LedgerAddress
+from adaptive_eval.store.address import LedgerAddress
 
 CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 60

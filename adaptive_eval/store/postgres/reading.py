@@ -7,10 +7,10 @@ from typing import NamedTuple, Self
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.files import closed_on_error
+from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.forms import OUT_OF_RANGE
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import Row
-from adaptive_eval.store.postgres.address import LedgerAddress
 from adaptive_eval.store.postgres.connection import PatientConnection, connect, explained, in_transaction
 from adaptive_eval.store.postgres.queries import QUERIES, QUERIES_WITH_TOKENS
 from adaptive_eval.store.postgres.tables import (

@@ -20,7 +20,7 @@ import psycopg
 
 from adaptive_eval.errors import RunLocked, StoreError
 from adaptive_eval.files import FileLock, closed_on_error
-from adaptive_eval.store.postgres.address import LedgerAddress
+from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.postgres.connection import (
     KEPT,
     DatabaseAway,

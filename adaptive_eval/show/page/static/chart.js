@@ -107,13 +107,6 @@ export function roomFor(texts, most, size = 12, weight = 400) {
   return Math.min(most, Math.max(0, ...texts.map((text) => textWidth(plain(text), size, weight))));
 }
 
-/** Labels moved apart where they would cover each other. @param {{text: string, y: number}[]} labels */
-export function spread(labels) {
-  const order = [...labels].sort((one, other) => one.y - other.y);
-  for (let at = 1; at < order.length; at += 1) order[at].y = Math.max(order[at].y, order[at - 1].y + 15);
-  return labels;
-}
-
 /**
  * A path through points; a point without a number interrupts it.
  * @param {[number, number | null][]} points @param {Scale} x @param {(value: number) => number | null} y

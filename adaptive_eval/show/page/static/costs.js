@@ -162,7 +162,7 @@ const CAPS = [
  * The caps of the run with what was used of each: [key, label, used, cap, format].
  * @param {State} state @returns {[string, string, number, number, (value: number) => string][]}
  */
-export function caps({ view, facts, pulse }) {
+function caps({ view, facts, pulse }) {
   const used = {
     trials: 0,
     tokens: 0,

@@ -65,7 +65,7 @@ function page() {
         h(
           "p",
           null,
-          "Neither is better. A rule that calls a winner at the first z beyond 1.645 will find one, if it looks often enough; the sequential rule's boundary allows for every look.",
+          "Neither is better. A rule that calls a winner at the first z beyond 1.645 will find one, if it looks often enough; a boundary for any looks allows for every one.",
         ),
         h(
           "div",
@@ -338,14 +338,14 @@ function drawRace() {
       "z of two equal models",
       [
         ["|z|", points((n) => Math.min(4.5, Math.abs(z[n - 1])))],
-        ["sequential boundary", points(edge)],
+        ["boundary for any looks", points(edge)],
         ["1.645", points(() => 1.645)],
       ],
       0,
       4.5,
       most,
     ),
-    h("p", { id: "called" }, `Peeking at 1.645 ${told(peeked)}; the sequential rule ${told(sequential)}.`),
+    h("p", { id: "called" }, `Peeking at 1.645 ${told(peeked)}; the boundary for any looks ${told(sequential)}.`),
   );
 }
 
@@ -356,7 +356,7 @@ function drawRaces() {
   const told = (/** @type {{called: number, trials: number}} */ one) =>
     `${percent(one.called, 1)} of the races, ${number(one.trials, 1)} trials a question`;
   field("tally").textContent =
-    `A winner that is none: peeking at 1.645 in ${told(peeked)}; the sequential rule in ${told(sequential)}.`;
+    `A winner that is none: peeking at 1.645 in ${told(peeked)}; the boundary for any looks in ${told(sequential)}.`;
 }
 
 /** Takes what is in the form. */

@@ -123,7 +123,7 @@ export function convergenceAt(history) {
 }
 
 /**
- * The boundary c t^-kappa of the sequential rule; infinite before its start.
+ * The boundary c t^-kappa that holds at any looks; infinite before its start.
  * @param {number} t @param {{c: number, kappa: number, start: number}} rule
  */
 export function boundary(t, rule) {

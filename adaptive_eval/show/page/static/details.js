@@ -3,6 +3,7 @@
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
 import { againstText, pairText, resultsOf, score, verdictWord, zText } from "./facts.js";
+import { groupTables } from "./groups.js";
 import { metricsTable } from "./metrics.js";
 import { nothing, region, table } from "./parts.js";
 import { term } from "./terms.js";
@@ -46,6 +47,7 @@ export const details = {
         }),
       ),
       facts.drawnFrom === null ? shrunk(facts) : null,
+      groupTables(results),
       metricsTable(results),
       results.reversals.length
         ? h(

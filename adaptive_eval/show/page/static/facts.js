@@ -61,7 +61,6 @@ export function factsOf(view) {
     decisions,
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view),
-    clock: clockOf(view),
     verdicts: counted(results?.pairs ?? []),
     fixed: fixedCost(view),
     serverTimeIsPaid: serverTimeIsPaid(view),
@@ -263,27 +262,6 @@ function seriesOf(view) {
 function turn(line) {
   if (line.second !== null) [line.first, line.second] = [line.second, line.first];
   for (const point of line.points) if (point.z !== null) point.z = -point.z;
-}
-
-/**
- * Seconds of activity at a moment: the time between a stop and the resume after it does not count.
- * @param {RunView} view
- */
-function clockOf(view) {
-  const starts = view.events
-    .filter((event) => event.kind === "started" || event.kind === "resumed")
-    .map((event) => event.at);
-  const moments = [...view.spending.map((one) => one.at), ...view.events.map((one) => one.at)].sort((a, b) => a - b);
-  const origin = starts[0] ?? moments[0] ?? 0;
-  const pauses = starts
-    .slice(1)
-    .map((at) => ({ at, idle: at - Math.max(origin, ...moments.filter((one) => one < at).slice(-1)) }));
-  const active = (/** @type {number} */ at) =>
-    at - origin - pauses.reduce((sum, pause) => sum + (pause.at <= at ? pause.idle : 0), 0);
-  return {
-    active: (/** @type {number} */ at) => Math.max(0, active(at)),
-    resumes: pauses.map((pause) => Math.max(0, active(pause.at))),
-  };
 }
 
 /** Whether the time of servers is what somebody pays, and is known. @param {RunView} view */

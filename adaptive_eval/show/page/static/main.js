@@ -21,8 +21,6 @@ import { rubrics } from "./rubrics.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
 import { embeddedView, readAnswers } from "./sent.js";
-import { settling } from "./settling.js";
-import { spending } from "./spending.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { openTerms, term } from "./terms.js";
@@ -50,13 +48,11 @@ const SECTIONS = [
   details,
   stopping,
   trajectories,
-  settling,
   matrix,
   heat,
   posteriors,
   rubrics,
   labels,
-  spending,
   trouble,
   recipe,
   glossary,

@@ -135,7 +135,7 @@ const LEFT = "server default";
 const ORDER = [
   "name",
   "seed",
-  "seeds",
+  "trial_seeds",
   "questions",
   "models",
   "prompt",

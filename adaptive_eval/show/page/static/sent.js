@@ -166,6 +166,7 @@
  * @property {GateRow[]} gate
  * @property {BatchRow[]} batches
  * @property {MetricRow[]} metrics
+ * @property {GroupRow[]} groups
  * @property {EarlyEnd | null} early_end
  */
 
@@ -254,6 +255,20 @@
  * @property {string} metric
  * @property {string} model
  * @property {number | null} value
+ * @property {number | null} sigma
+ * @property {number | null} lo
+ * @property {number | null} hi
+ */
+
+/**
+ * @typedef {object} GroupRow
+ * @property {string} by
+ * @property {string} group
+ * @property {number} share
+ * @property {number} questions
+ * @property {string} model
+ * @property {number} trials
+ * @property {number | null} score
  * @property {number | null} sigma
  * @property {number | null} lo
  * @property {number | null} hi
@@ -615,7 +630,6 @@
  * @property {Term} posterior
  * @property {Term} fixed_design
  * @property {Term} server_time
- * @property {Term} agreement
  * @property {Term} set_aside
  * @property {Term} gate
  */

@@ -1,0 +1,60 @@
+"""What must hold where a run has several benchmarks, and what is about a single one."""
+
+from collections.abc import Iterator
+
+from adaptive_eval.config.benchmarks import BenchmarkPart
+from adaptive_eval.config.decisions import TrialsConfig
+from adaptive_eval.config.listed_models import Models, asked_models
+from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.problems import Problem
+from adaptive_eval.questions.prompts import QUESTION_FIELDS, template_problems
+from adaptive_eval.questions.types import QuestionsConfig
+
+Parts = tuple[BenchmarkPart, ...]
+
+
+def benchmarks_have_their_names(benchmarks: Parts, questions: QuestionsConfig | None = None) -> Iterator[Problem]:
+    """Names differ, and questions of several benchmarks come from there."""
+    names = [one.name for one in benchmarks]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            rule = "must be another one than those of the other benchmarks"
+            yield Problem(("benchmarks", number, "name"), rule, "rename it", repr(name))
+    if questions is not None and questions.benchmarks and not benchmarks:
+        mend = "write them as `benchmarks: [{name: ..., questions: ...}]`"
+        yield Problem(("questions", "benchmarks"), "is filled in by `benchmarks`, and there is none", mend)
+
+
+def templates_fit_their_benchmark(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
+    """Each template has fields of the questions that it is for."""
+    for number, part in enumerate(benchmarks):
+        own = questions.benchmarks.get(part.name)
+        known = (*QUESTION_FIELDS, *(() if own is None else own.fields.metadata))
+        templates = dict.fromkeys(part.prompt_of(model.prompt).template for _, model in asked_models(models))
+        for problem in dict.fromkeys(told for one in templates for told in template_problems(one, known)):
+            yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is no field", problem)
+
+
+def groups_are_fields(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:
+    """Scores are broken down by fields that are kept, of questions that all have trials."""
+    each = [own.fields.metadata for own in (questions.benchmarks.values() if questions.benchmarks else (questions,))]
+    for name in report.by:
+        if not any(name in fields for fields in each):
+            mend = "name the field under questions.fields.metadata"
+            yield Problem(("report", "by"), "must be fields of the questions that are kept", mend, name)
+    if report.by and trials.draw is not None:
+        rule = "may not stand beside trials.draw, which asks some of the questions"
+        yield Problem(("report", "by"), rule, "remove it, or trials.draw")
+
+
+def questions_weigh_alike(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
+    """What has no formula for questions of unequal weight is refused."""
+    rule = "may not stand beside several benchmarks: it is about questions that weigh alike"
+    given = (
+        (("trials", "draw"), trials.draw is not None),
+        (("report", "metrics"), bool(report.metrics)),
+        (("report", "labels"), report.labels is not None),
+    )
+    for path, is_given in given if benchmarks else ():
+        if is_given:
+            yield Problem(path, rule, "remove it, or run the benchmarks one by one")

@@ -1,0 +1,75 @@
+"""Several benchmarks in a run: how they are written, and what their questions weigh.
+
+In a file each entry of `benchmarks` has its questions, its grader and its prompt. Here questions and graders of all
+stand as one section each, by the names of the benchmarks, so that everybody else has one set of questions whose ids
+begin with these names, and one grader.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from adaptive_eval.questions.load import benchmark_named
+from adaptive_eval.questions.prompts import PromptConfig
+from adaptive_eval.questions.types import Question
+from adaptive_eval.sections import Section, refuse
+from scorio.moments import FloatArray
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+class BenchmarkPart(Section):
+    """One of several benchmarks, whose mean is a part of the score."""
+
+    name: str = Field(max_length=100, json_schema_extra={"pattern": f"^{NAME}$"})
+    """What its questions begin with in results: NAME/id."""
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """What its mean counts in the score, beside those of the others."""
+    prompt: PromptConfig = PromptConfig()
+    """How its questions are put to models: the keys that it names go over those of the run and of the models."""
+
+    @field_validator("name")
+    @classmethod
+    def _begins_an_id(cls, name: str) -> str:
+        if re.fullmatch(NAME, name) is None:
+            raise refuse("must be made of letters, digits, dots, underscores and hyphens", "write it as aime-2024")
+        return name
+
+    def prompt_of(self, own: PromptConfig) -> PromptConfig:
+        """The prompt of a model for these questions."""
+        named = {key: getattr(self.prompt, key) for key in self.prompt.model_fields_set}
+        return own.model_copy(update=named)
+
+
+class Weighing(NamedTuple):
+    """What each question is, where a run has several benchmarks."""
+
+    question_weights: FloatArray
+    benchmark_of: NDArray[np.int64]
+    """Its number."""
+
+    def reordered(self, order: NDArray[np.int64]) -> "Weighing":
+        """The same of the questions in this order."""
+        return Weighing(self.question_weights[order], self.benchmark_of[order])
+
+
+def weigh_questions(benchmarks: Sequence[BenchmarkPart], questions: Sequence[str]) -> Weighing | None:
+    """The weights of questions, by their ids: that of their benchmark, shared alike; None for a single one."""
+    if not benchmarks:
+        return None
+    numbers = {one.name: number for number, one in enumerate(benchmarks)}
+    of = np.array([numbers[benchmark_named(question)] for question in questions], dtype=np.int64)
+    there, of = np.unique(of, return_inverse=True)
+    share = np.array([one.weight for one in benchmarks])[there] / np.bincount(of)
+    return Weighing(share[of], of.astype(np.int64))
+
+
+def prompt_for(model: PromptConfig, question: Question, benchmarks: Iterable[BenchmarkPart]) -> PromptConfig:
+    """How a question is put to a model that has this prompt."""
+    name = benchmark_named(question.id)
+    part = next((one for one in benchmarks if one.name == name), None)
+    return model if part is None else part.prompt_of(model)

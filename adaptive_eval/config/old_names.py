@@ -1,0 +1,111 @@
+"""Names that earlier versions had: configuration files may have them for one version more, stored runs for good."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from adaptive_eval.config.problems import KeyPath
+from adaptive_eval.core.optimal import OPTIMAL
+from adaptive_eval.core.registry import RETIRED
+
+OLD_PACES = {"cost": "answers", "balanced": "time", "soon": "time", "servers": "time", "batches": "answers"}
+"""What is the nearest to each now."""
+OLD_NAMES = {("trials", "favour"): OLD_PACES, ("stopping", "rule"): dict.fromkeys(RETIRED, OPTIMAL.name)}
+MOVED: Mapping[KeyPath, KeyPath] = {
+    ("seeds",): ("trial_seeds",),
+    ("sampling", "seed"): ("seed",),
+    ("labels",): ("report", "labels"),
+    ("concurrency", "concurrency"): ("concurrency", "in_flight"),
+}
+"""Keys that are called otherwise now."""
+WITHOUT_EFFECT: Mapping[KeyPath, str] = {
+    ("trials", "hour_is_worth"): "auto goes by what you pay for",
+    ("stopping", "futility"): "every rule gives up what would hardly be settled",
+    ("allocation", "growth"): "a round has one trial a question",
+    ("sites", "batch"): "messages are as large as they should be",
+    ("sites", "moment"): "messages wait as long as they should",
+    ("concurrency", "steer"): "servers that tell their load are never sent more than they can use",
+    ("sampling", "seed"): "it is one for the whole run",
+}
+OF_RUN: Mapping[KeyPath, KeyPath | None] = {**dict.fromkeys(WITHOUT_EFFECT), **MOVED}
+OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
+    ("sampling", "seed"): None,
+    ("concurrency", "steer"): None,
+    ("concurrency", "concurrency"): ("concurrency", "in_flight"),
+}
+"""Old keys of a model, or of a judge, which have some sections of their own."""
+AGE = ("trials", "hour_is_worth")
+"""Every run that knew five paces has this."""
+RAN_AHEAD = {"cost": 0, "soon": 0, "balanced": 60, "time": 360}
+"""Trials of a model that ran ahead of a look, where all models went in step."""
+MOST_AHEAD = 0.15
+
+
+def old_keys(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, KeyPath | None]]:
+    """The old keys that a configuration has, each with the path it has now; None: it has no effect any more."""
+    for path, section in _sections(tree):
+        for old, new in (OF_MODEL if path else OF_RUN).items():
+            if is_given(section, old):
+                yield (*path, *old), None if new is None else (*path, *new)
+
+
+def is_given(tree: object, path: KeyPath) -> bool:
+    """Whether there is something at the path."""
+    for key in path:
+        if not isinstance(tree, dict) or key not in tree:
+            return False
+        tree = tree[key]
+    return True
+
+
+def _sections(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    """The whole configuration, and its models and judges."""
+    grader = tree.get("grader")
+    panel = grader.get("panel") if isinstance(grader, dict) else None
+    yield (), tree
+    yield ("grader",), grader
+    yield ("opponent",), tree.get("opponent")
+    for path, listed in (("models",), tree.get("models")), (("grader", "panel"), panel):
+        for number, entry in enumerate(listed if isinstance(listed, list) else ()):
+            yield (*path, number), entry
+
+
+def move(tree: Any, old: KeyPath, new: KeyPath | None) -> None:
+    """Take what stands at the old path to the new one, if it has one."""
+    value = _section_of(tree, old).pop(old[-1])
+    section = None if new is None or value is None else _section_of(tree, new)
+    if new is not None and isinstance(section, dict):
+        section[new[-1]] = value
+
+
+def _section_of(tree: Any, path: KeyPath) -> Any:
+    """What holds the key at the end of a path; sections that are missing on the way are made."""
+    for key in path[:-1]:
+        if isinstance(tree, dict) and tree.get(key) is None:
+            tree[key] = {}
+        tree = tree[key]
+    return tree
+
+
+def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, Any]:
+    """The sections of a stored run by the names of today; one whose models went in step keeps its rounds."""
+    if found := [keys for keys in old_keys(sections) if keys[0] != AGE]:
+        sections = copy.deepcopy(dict(sections))
+        for old, new in found:
+            move(sections, old, new)
+    trials, allocation = (sections.get(name) for name in ("trials", "allocation"))
+    if not is_given(sections, AGE) or not isinstance(trials, dict) or not isinstance(allocation, dict):
+        return sections
+    was, most = str(trials.get("favour")), trials.get("max")
+    trials = {key: value for key, value in trials.items() if key != "hour_is_worth"}
+    if was in RAN_AHEAD:
+        share = MOST_AHEAD * most if isinstance(most, int) else 0.0
+        ahead = round(min(RAN_AHEAD[was] / max(questions, 1), share))
+        allocation = {
+            **allocation,
+            "lookahead": ahead if allocation.get("lookahead") is None else allocation["lookahead"],
+        }
+        trials["favour"] = "answers"
+    elif was in OLD_PACES:
+        trials["favour"] = OLD_PACES[was]
+    return {**sections, "trials": trials, "allocation": allocation}

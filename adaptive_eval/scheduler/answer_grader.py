@@ -1,0 +1,76 @@
+"""From an answer to what is stored of it, and from a stored answer to its verdict.
+
+Where a grade takes a request of its own, the answer is stored first, and its verdict in a later commit: whoever ends
+the run between the two loses neither.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, regrade_of, waiting_record
+from adaptive_eval.scheduler.repeat_guard import RepeatGuard
+from adaptive_eval.scheduler.verdict_costs import VerdictCosts
+from adaptive_eval.store import TrialRecord
+from adaptive_eval.supply.happenings import Judged, Say, TaskEnded
+from adaptive_eval.supply.types import Lane, Request
+
+
+class AnswerGrader:
+    """Turns the answers of a request into records, and stored answers into verdicts where these take requests."""
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        questions: Sequence[Question],
+        grading: Grading,
+        costs: VerdictCosts,
+        repeats: RepeatGuard,
+        say: Say,
+    ) -> None:
+        self._lanes, self._questions, self.grading, self.costs = lanes, questions, grading, costs
+        self.questions = {question.id: question for question in questions}
+        self._repeats, self._say = repeats, say
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def tasks(self) -> int:
+        """Verdicts that are awaited."""
+        return len(self._tasks)
+
+    async def records(self, request: Request, answers: Sequence[Answer]) -> list[TrialRecord]:
+        """What is stored of the answers of a request: with their grades, or to be judged next."""
+        lane, question = self._lanes[request.model], self._questions[request.question]
+        records = []
+        for trial, answer in zip(request.trials, answers, strict=True):
+            if self.grading.lasting:
+                records.append(waiting_record(lane, question, trial, request.round, answer, self.costs.reserved))
+            else:
+                grade = await grade_or_error(self.grading, answer, question.for_trial(trial))
+                records.append(record_of(lane, question, trial, request.round, answer, grade))
+        return records
+
+    def judge(self, record: TrialRecord) -> None:
+        """Have a stored answer judged."""
+        task = asyncio.create_task(self._verdict(record))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_end)
+
+    async def cancel(self) -> None:
+        """Leave stored answers without their verdicts: the next start has them judged."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _verdict(self, record: TrialRecord) -> None:
+        loss = self.costs.loss(record.model)
+        again = None if loss is None else partial(self._repeats.may_repeat_verdict, loss)
+        question = self.questions[record.question].for_trial(record.trial)
+        grade = await grade_or_error(self.grading, record.answer, question, again)
+        self._say(Judged(regrade_of(record, grade)))
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._say(TaskEnded(None if task.cancelled() else task.exception()))

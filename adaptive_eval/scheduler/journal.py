@@ -1,0 +1,35 @@
+"""Where everything that is recorded of a run passes: on its way to the store, and to whoever watches."""
+
+from collections.abc import Sequence
+
+from adaptive_eval.core.types import Look
+from adaptive_eval.scheduler.committer import Committer
+from adaptive_eval.scheduler.meter import RunMeter
+from adaptive_eval.scheduler.types import Observer
+from adaptive_eval.store import Event, Store
+from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.roster import Names
+from adaptive_eval.supply.happenings import Say
+
+
+class RunJournal:
+    """Notes events and looks; `committer` takes trials, verdicts and requests."""
+
+    def __init__(self, store: Store, meter: RunMeter, observer: Observer, say: Say) -> None:
+        self.store, self.meter, self.observer = store, meter, observer
+        self.committer = Committer(store, say, elapsed=meter.elapsed, held=meter.times.held)
+
+    def note(self, event: Event) -> None:
+        """Record an event, and tell the observer."""
+        self.meter.hear(event)
+        self.committer.add(events=[event])
+        self.observer.happened(event)
+
+    def note_looks(self, looks: Sequence[Look], names: Names) -> None:
+        """Record looks."""
+        if looks:
+            self.committer.add(looks=[plain_look(look, tuple(names)) for look in looks])
+
+    async def safe(self) -> None:
+        """Wait until what was recorded by now is on disk."""
+        await self.committer.safe()

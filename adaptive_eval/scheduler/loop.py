@@ -1,0 +1,295 @@
+"""What follows from whatever happens in a run: the one place where values move between the decision core and the
+servers, the graders and the store.
+
+    ask -> wait for a slot -> sample -> grade -> commit -> apply -> decide -> commit
+
+Whatever happens is put on one queue, and `take` is where all of it arrives: it turns each happening into records to be
+stored and requests to be sent. A record is applied to the state once it is on disk, and the core is told then: whatever
+it has decided on can be read back.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from adaptive_eval.core.types import Cause, Look, Lost
+from adaptive_eval.errors import EndpointError, NotAskedAgain
+from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.answer_grader import AnswerGrader
+from adaptive_eval.scheduler.demand import ModelDemand
+from adaptive_eval.scheduler.grading import Grading, in_vain
+from adaptive_eval.scheduler.journal import RunJournal
+from adaptive_eval.scheduler.meter import RunMeter
+from adaptive_eval.scheduler.repeat_guard import RepeatGuard
+from adaptive_eval.scheduler.requests import Requests
+from adaptive_eval.scheduler.run_end import RunEnd
+from adaptive_eval.scheduler.state import RunState, committed_records
+from adaptive_eval.scheduler.trials import Step
+from adaptive_eval.scheduler.troubles import ServerWatch
+from adaptive_eval.scheduler.types import Observer
+from adaptive_eval.scheduler.verdict_costs import VerdictCosts
+from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, Regrade, Store, ThresholdsFrozen
+from adaptive_eval.supply.happenings import (
+    Abandoned,
+    Answered,
+    Broken,
+    Committed,
+    Happening,
+    Judged,
+    LossFound,
+    NoFurtherServer,
+    NoRoomBeside,
+    Noted,
+    PlaceFreed,
+    PlacesLost,
+    Recorded,
+    RefusalsHeard,
+    ServerDown,
+    ServerUp,
+    TaskEnded,
+    Ticked,
+    Unanswered,
+)
+from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supply.supplies import Supplies
+from adaptive_eval.supply.types import Request
+
+REFUSALS_SECONDS = 2.0
+"""How long the run waits for more when a model refuses its first request: whatever is wrong is told at once.
+
+Models that have not said a word by then may refuse, too.
+"""
+
+
+class Loop:
+    """Takes what happens from the queue, and has done what follows from it."""
+
+    def __init__(
+        self,
+        state: RunState,
+        questions: Sequence[Question],
+        grading: Grading,
+        store: Store,
+        observer: Observer,
+        hosts: Sequence[ServerHost] = (),
+        removed_gpu_seconds: float = 0.0,
+    ) -> None:
+        """`hosts` is where servers are started; `removed_gpu_seconds` of models that the run has no more."""
+        self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
+        say = self.happenings.put_nowait
+        self.state, self.ending = state, RunEnd(state)
+        self.supply = Supplies(state.lanes, hosts, say, self)
+        self.meter = RunMeter(state.lanes, self.supply, store.reader, removed_gpu_seconds)
+        self.journal = RunJournal(store, self.meter, observer, say)
+        committer, costs = self.journal.committer, VerdictCosts(grading, store, capped=state.capped)
+        guard = RepeatGuard(state, committer, say)
+        self.grader = AnswerGrader(state.lanes, questions, grading, costs, guard, say)
+        self.requests = Requests(state, self.supply, self.grader, self.journal, guard, say)
+        self._demand = ModelDemand(state, self.requests, self.meter.idle)
+        self._watch = ServerWatch(state.lanes, state.departures, grading)
+
+    def note(self, event: Event) -> None:
+        """Record an event, and tell the observer."""
+        self.journal.note(event)
+
+    async def safe(self) -> None:
+        """Wait until what was recorded by now is on disk."""
+        await self.journal.safe()
+
+    async def listen(self) -> None:
+        """Take what happens as it comes, until cancelled."""
+        while True:
+            self._take_safely(await self.happenings.get())
+            self.take_all()
+            self.end_if_over()
+
+    def take_all(self) -> None:
+        while not self.happenings.empty():
+            self._take_safely(self.happenings.get_nowait())
+
+    def _take_safely(self, happening: Happening) -> None:
+        try:
+            self._take(happening)
+        except Exception as error:  # whatever it is, it ends the run, and what was graded is committed
+            self.ending.abort(error)
+
+    def _take(self, happening: Happening) -> None:
+        departures = self.state.departures
+        match happening:
+            case Answered(request):
+                self.state.trials.move_request(request, Step.ANSWERED)
+                self.requests.slots.release(request.model)
+                departures.answers[request.model] += 1
+                self._fill(request.model)  # the slot is free; grading takes none
+            case Recorded(request, trials):
+                self.journal.committer.add(trials=trials)
+                self.supply.stored(request)
+            case Committed(batch, waiting):
+                self._on_committed(batch)
+                for one in waiting:
+                    if not one.done():
+                        one.set_result(None)
+            case Judged(verdict):
+                self._on_judged(verdict)
+            case Unanswered(request, error):
+                self._on_unanswered(request, error)
+            case Abandoned(request):
+                self.state.trials.move_request(request, Step.LOST)
+                self.requests.slots.release(request.model)
+            case LossFound(loss, counted):
+                self.count_losses() if loss is None else self._count_loss(loss)
+                counted.set_result(None)
+            case TaskEnded(error) | Broken(error):
+                if error is not None:
+                    raise error
+            case Noted(event):
+                self.note(event)
+            case ServerUp(model):
+                self._fill(model)
+            case PlaceFreed():
+                self.fill_all()
+            case ServerDown(model, error):
+                self._go_without(departures.without_server(model, error))
+            case PlacesLost(model, error):
+                self._set_aside(model, error)
+            case NoFurtherServer(model, error):
+                self._go_without(departures.without_further_server(model, error))
+            case NoRoomBeside(model, error):
+                self._go_without(departures.without_room(model, error))
+            case RefusalsHeard():
+                raise departures.refusals()
+            case Ticked():
+                self._on_tick()
+
+    def _on_committed(self, batch: CommitBatch) -> None:
+        """Apply what is on disk, decide, and go on."""
+        for event in self.journal.store.take_news():
+            self.journal.observer.happened(event)
+        for record in committed_records(batch):
+            self.state.apply(record)
+        for trial in batch.trials:
+            if trial.waits and not self.ending.over:
+                self.grader.judge(trial)
+        self.decide()
+        over = self.ending.is_ending or self.state.controller.finished is not None
+        self.requests.send_booked(batch, ending=over)
+        if not self.ending.over:
+            self.fill_all()
+
+    def _on_judged(self, verdict: Regrade) -> None:
+        wasted = filter(None, [in_vain(verdict)])
+        self.journal.committer.add(verdicts=[self.grader.costs.used(verdict)], events=wasted)
+        self.grader.costs.require_kept(verdict, finished=self.state.controller.finished is not None)
+
+    def _on_unanswered(self, request: Request, error: EndpointError) -> None:
+        """A model that refuses from the start is a mistake of the configuration; one that fails later is set aside."""
+        self.requests.slots.release(request.model)
+        self.count_losses()  # apart; what was refused cost nothing
+        if self.state.controller.is_paused(request.model):
+            self.requests.give_back(request)  # nobody waits for it now
+            return
+        self.requests.lose(request)
+        if isinstance(error, NotAskedAgain):
+            return
+        if self.state.departures.refuses(request.model, error):
+            if len(self.state.departures.refused) == 1:
+                asyncio.get_running_loop().call_later(REFUSALS_SECONDS, self.happenings.put_nowait, RefusalsHeard())
+        else:
+            self._set_aside(request.model, error)
+
+    def _on_tick(self) -> None:
+        self.tell_time()
+        self.journal.committer.beat()
+        self.tell_troubles()
+        self._settle_servers()
+        if (seconds := self.ending.seconds()) is not None:
+            self._give_up_hopeless(seconds)
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def decide(self) -> Sequence[Look]:
+        """Have the core decide on what is new, and record what follows."""
+        begun = self.state.has_begun
+        decision = self.state.decide(self.meter.launched, stopping=self.ending.halt is not None)
+        self._go_without(decision.set_aside)
+        self.journal.note_looks(decision.looks, self.state.roster.models)
+        if decision.looks and begun:
+            self.journal.observer.looked(decision.looks)
+        for event in decision.events:
+            self.note(event)
+            if isinstance(event, ThresholdsFrozen) and self.state.fit is not None:
+                self.grader.grading.rubric = self.state.fit.rubric
+        if decision.verdicts:
+            self.journal.committer.add(verdicts=decision.verdicts)
+        self.requests.waiting.core_was_told()
+        if self.state.alarms is not None and self.state.alarms.stopped is not None and self.ending.halt is None:
+            self.stop()  # what is in flight comes back
+        return decision.looks
+
+    def _go_without(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.note(event)
+            if isinstance(event, ModelSetAside):
+                self.requests.waiting.forget(self.state.roster.models.position_of(event.model))
+
+    def _set_aside(self, model: int, error: BaseException) -> None:
+        self._go_without(self.state.departures.set_aside(model, Lost(Cause.SERVER, str(error))))
+
+    def count_losses(self) -> None:
+        """Count what servers have generated and lost; where a cap is reached by it, nothing more is asked."""
+        for event in self.requests.new_losses():
+            self._count_loss(event)
+
+    def _count_loss(self, event: AnswersLost) -> None:
+        self.note(event)
+        self.state.apply(event)
+        self.decide()
+        if self.state.controller.finished is not None:
+            self.requests.waiting.clear()
+
+    def stop(self) -> None:
+        """Stop asking and let what is in flight come back; called again, stop at once."""
+        self.ending.stop()
+        self.requests.waiting.clear()
+        self.supply.leave()
+        self.end_if_over()
+
+    def end_if_over(self) -> None:
+        """End the run if there is nothing left to wait for."""
+        committer, busy = self.journal.committer, self.requests.tasks + self.grader.tasks > 0
+        committer.gathers = busy
+        quiet = not busy and committer.idle and self.happenings.empty()
+        waits = self.supply.is_moving or not self.requests.waiting.empty
+        self.ending.end_if_over(quiet=quiet, waits=waits)
+
+    def tell_time(self) -> None:
+        gpu_seconds = self.meter.gpu_seconds(self.state.spent, self.requests.in_flight)
+        self.ending.out_of_time = self.state.controller.tick(self.meter.elapsed(), gpu_seconds)
+
+    def tell_troubles(self) -> None:
+        self.count_losses()
+        for event in self._watch.news():
+            self.note(event)
+        self.requests.make_room(self._watch.failing_requests)
+
+    def _give_up_hopeless(self, seconds: float) -> None:
+        """The end waits for what was being answered when it began, not for what fails again and again, nor for servers
+        that nobody brings up any more."""
+        hopeless = set(self._watch.hopeless(seconds))
+        if self.ending.halt is None and self.state.capped:  # only its failure says that it has cost nothing
+            hopeless = set()
+        for model in hopeless | set(self.supply.deserted):
+            self.requests.give_up(model)
+
+    def _fill(self, model: int) -> None:
+        if not self.ending.is_ending:
+            self.requests.fill(model)
+
+    def fill_all(self) -> None:
+        """Start whatever can be started."""
+        for model in range(len(self.state.lanes)):
+            self._fill(model)
+        self._settle_servers()
+
+    def _settle_servers(self) -> None:
+        if self.ending.halt is None and not self.ending.done:
+            self.supply.settle(self._demand)

@@ -1,0 +1,179 @@
+"""What is sent to the servers: one task for each request in flight, and none for what waits.
+
+Requests are started as slots and trials appear. Where caps must hold through kills, a request is booked first and sent
+when it is on disk that it will be (see `ledger`). A task asks the server and then has the answers graded; what comes of
+either it puts on the queue of the run, and what follows from it is decided there (`loop`).
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from adaptive_eval.errors import EndpointError
+from adaptive_eval.scheduler.answer_grader import AnswerGrader
+from adaptive_eval.scheduler.journal import RunJournal
+from adaptive_eval.scheduler.ledger import Ledger
+from adaptive_eval.scheduler.repeat_guard import RepeatGuard
+from adaptive_eval.scheduler.server_times import ServerTimes
+from adaptive_eval.scheduler.state import RunState
+from adaptive_eval.scheduler.trial_queues import TrialQueues
+from adaptive_eval.scheduler.trials import Step
+from adaptive_eval.store import AnswersLost, CommitBatch
+from adaptive_eval.supply.happenings import Abandoned, Answered, Recorded, Say, TaskEnded, Unanswered
+from adaptive_eval.supply.types import Lane, Request, Supply, trials_per_request
+
+
+class Slots:
+    """Places of requests at each model's servers."""
+
+    def __init__(self, lanes: Sequence[Lane], supply: Supply, times: ServerTimes) -> None:
+        self._lanes, self._supply, self._times = lanes, supply, times
+        self.taken = [0] * len(lanes)
+        """Requests that a server has, or is to be sent."""
+        self.failing = [0] * len(lanes)
+        """Requests among these that fail again and again while others are answered: others may take their places."""
+
+    def free(self, model: int) -> int:
+        """How many further requests a model's servers can be sent now."""
+        slots = self._supply.servers(model) * self._lanes[model].slots
+        return slots + min(self.failing[model], slots) - self.taken[model] if slots else 0
+
+    def release(self, model: int) -> None:
+        """Count a request of a model as over, whatever came of it."""
+        self.taken[model] -= 1
+        if not self.taken[model]:
+            self._times.quiet(model)
+
+    def send(self, model: int) -> None:
+        """Have the clock of a model's servers go: a request is sent."""
+        self._times.sent(model)
+
+
+class Requests:
+    """Fills the free slots of every model with what waits for them."""
+
+    def __init__(
+        self,
+        state: RunState,
+        supply: Supply,
+        grader: AnswerGrader,
+        journal: RunJournal,
+        guard: RepeatGuard,
+        say: Say,
+    ) -> None:
+        self._state, self._lanes, self._say = state, state.lanes, say
+        self._grader, self._committer, self._guard = grader, journal.committer, guard
+        self._ledger = Ledger(state.lanes) if state.capped else None
+        """Where requests are booked before they are sent."""
+        self.waiting = TrialQueues(state)
+        self.slots = Slots(state.lanes, supply, journal.meter.times)
+        self.booked: list[Request] = []
+        """Requests that are sent as soon as it is on disk that they will be."""
+        self._tasks: dict[asyncio.Task[None], Request | None] = {}
+        """Requests that are under way; None for those whose answers are being graded."""
+
+    @property
+    def tasks(self) -> int:
+        """Requests that are with a server, and those whose answers are being graded."""
+        return len(self._tasks)
+
+    @property
+    def in_flight(self) -> Sequence[int]:
+        """Requests of each model that its server has, or is to be sent."""
+        return self.slots.taken
+
+    def fill(self, model: int) -> None:
+        """Send what a model's free slots allow."""
+        if self._state.departures.is_gone(model):
+            return
+        lane = self._lanes[model]
+        while (free := self.slots.free(model)) > 0:
+            request = self.waiting.first(model, free * lane.samples_per_request)
+            if request is None:
+                return
+            request = self.waiting.take(model, trials_per_request(lane, request.question, request.first))
+            self.slots.taken[model] += 1
+            if self._ledger is None:
+                self._send(request)
+            else:
+                self._state.trials.move_request(request, Step.BOOKED)
+                self.booked.append(request)
+                self._committer.add(sent=[self._ledger.entry(request)])
+
+    def make_room(self, failing: Sequence[int]) -> None:
+        """Send others in the places of so many requests of each model that fail again and again."""
+        before, self.slots.failing = self.slots.failing, list(failing)
+        for model, number in enumerate(failing):
+            if number > before[model]:
+                self.fill(model)
+
+    def send_booked(self, batch: CommitBatch, *, ending: bool) -> None:
+        """Send what is on disk by now, unless it is not to be sent any more."""
+        count = len(batch.sent)
+        booked, self.booked = self.booked[:count], self.booked[count:]
+        for request in booked:
+            if ending or self._state.departures.is_gone(request.model):
+                self.slots.release(request.model)
+                self.lose(request)
+            else:
+                self._send(request)
+
+    def new_losses(self) -> Iterator[AnswersLost]:
+        """What servers have generated and lost since this was called last; nothing where no cap counts it."""
+        return iter(()) if self._ledger is None else self._ledger.new_losses()
+
+    def lose(self, request: Request) -> None:
+        """Cross a request out: no answer to it comes in this start."""
+        self._state.trials.move_request(request, Step.LOST)
+        self._cross_out(request)
+
+    def give_back(self, request: Request) -> None:
+        """Have a request that was sent and not answered wait again."""
+        self._state.trials.move_request(request, Step.WANTED)
+        self._cross_out(request)
+        self.waiting.give_back(request)
+
+    def give_up(self, model: int) -> None:
+        """Wait no more for what this model was asked, and has not answered."""
+        for task, request in list(self._tasks.items()):
+            if request is not None and request.model == model:
+                task.cancel()
+
+    async def cancel(self) -> None:
+        """Abandon everything that is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _cross_out(self, request: Request) -> None:
+        if self._ledger is not None:
+            self._committer.add(unsent=[self._ledger.entry(request)])
+
+    def _send(self, request: Request) -> None:
+        self._state.trials.move_request(request, Step.IN_FLIGHT)
+        self.slots.send(request.model)
+        task = asyncio.create_task(self._carry(request))
+        self._tasks[task] = request
+        task.add_done_callback(self._on_end)
+
+    async def _carry(self, request: Request) -> None:
+        """Ask the server, and have its answers graded."""
+        lane, task = self._lanes[request.model], asyncio.current_task()
+        assert task is not None
+        again = None if self._ledger is None else partial(self._guard.may_repeat_answer, request.model)
+        try:
+            answers = await lane.endpoint.sample(lane.prompt(request.question), request.seeds(lane), again)
+        except EndpointError as error:
+            self._tasks[task] = None
+            self._say(Unanswered(request, error))
+            return
+        self._tasks[task] = None
+        self._say(Answered(request, answers))
+        self._say(Recorded(request, await self._grader.records(request, answers)))
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        unanswered = self._tasks.pop(task)
+        if task.cancelled() and unanswered is not None:
+            self._say(Abandoned(unanswered))
+        self._say(TaskEnded(None if task.cancelled() else task.exception()))

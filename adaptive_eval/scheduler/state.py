@@ -1,0 +1,332 @@
+"""Everything that can be known of a run from what is stored. Pure: no clock, no task, no file.
+
+`apply` is the one way in, for a record of whatever kind. While the run goes on each record is applied once it is on
+disk; when a run is resumed all that is stored is applied, in the same way: no other code restores anything. `decide`
+then hands the core what is new, and says what follows from it: looks, events and grades to be stored.
+
+One kind is applied as soon as it is noticed: the loss of an answer, since a cap must count it before anything else is
+asked. What a run *intends*, such as to ask a model nothing more, is in `departures`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
+from adaptive_eval.graders.asked import spent_in
+from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.alarms import Alarms
+from adaptive_eval.scheduler.departures import Departures
+from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
+from adaptive_eval.scheduler.trials import Step, TrialTable
+from adaptive_eval.store import (
+    AlarmRaised,
+    AnswersLost,
+    AnswersUnwanted,
+    CommitBatch,
+    Event,
+    ModelSetAside,
+    Regrade,
+    Roster,
+    RunBegun,
+    RunReader,
+    StoredOutcome,
+    TrialRecord,
+    VerdictsWasted,
+)
+from adaptive_eval.store.records import GradingUse, wasted_use
+from adaptive_eval.store.spending import cost_of
+from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.supply.types import Lane
+
+BEYOND = (
+    "an answer used {} tokens with its prompt, and at most {} were reserved for it (prompt and max_tokens): its server "
+    "does not keep to max_tokens, and no cap can hold; mend it and begin anew, or remove the caps"
+)
+
+
+class GradingSpent(NamedTuple):
+    """What the grades of a model's stored answers have used, in earlier starts."""
+
+    model: str
+    use: GradingUse
+
+
+Record = StoredOutcome | TrialRecord | Regrade | GradingSpent | Event
+"""A stored fact. Trials of earlier starts come without their texts, as `StoredOutcome`."""
+
+
+class Decision(NamedTuple):
+    """What follows from new records, to be stored."""
+
+    set_aside: Sequence[Event]
+    """Who the run goes on without, and answers without a grade."""
+    looks: Sequence[Look]
+    events: Sequence[Event]
+    verdicts: Sequence[Regrade]
+
+
+class RunState:
+    """What the stored records of a run come to."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        lanes: Sequence[Lane],
+        questions: Sequence[Question],
+        *,
+        capped: bool,
+        reserve: Cost | None = None,
+        alarms: Alarms | None = None,
+        fit: OpeningFit | None = None,
+    ) -> None:
+        """`capped`: a cap counts answers that were lost; `reserve`: what is reserved for a verdict, where answers are
+        judged by requests; `fit`: where the rubric has thresholds to be fitted."""
+        self.controller, self.alarms, self.fit = controller, alarms, fit
+        self.lanes, self.capped, self.reserve = lanes, capped, reserve
+        names = [lane.name for lane in lanes]
+        self.roster = Roster.of(names, (question.id for question in questions))
+        self.departures = Departures(names, frozenset(model for model, lane in enumerate(lanes) if lane.recorded))
+        self.trials = TrialTable(len(lanes))
+        self.spent = SpentByModel(len(lanes))
+        if alarms is not None:
+            alarms.follow(self.spent.usages)
+        self.awaiting: dict[Place, TrialRecord] = {}
+        """Answers that are on disk, and whose verdicts are not."""
+        self._news = News()
+
+    @property
+    def is_judged(self) -> bool:
+        """Answers are judged by requests."""
+        return self.reserve is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """The core was told what earlier starts have stored."""
+        return self._news.begun
+
+    # -- facts ----------------------------------------------------------------------------------------------------
+
+    def apply(self, record: Record) -> None:
+        """Take up one stored record."""
+        match record:
+            case StoredOutcome():
+                self._apply_outcome(record)
+            case TrialRecord():
+                self._apply_trial(record)
+            case Regrade():
+                self._apply_verdict(record)
+            case GradingSpent(model=name, use=use):
+                if name in self.roster.models:
+                    self.spent.count_grading(self.roster.models.position_of(name), use)
+            case Event():
+                self._apply_event(record)
+
+    def _apply_event(self, event: Event) -> None:
+        self.departures.apply(event)
+        match event:
+            case RunBegun():
+                self._news.set_aside.clear()
+            case ModelSetAside(model=name) if name in self.roster.models:
+                model = self.roster.models.position_of(name)
+                self._news.set_aside.append(SetAside(model, event.reason, event.cause))
+            case AnswersLost(model=name) | AnswersUnwanted(model=name) if self.capped and name in self.roster.models:
+                model, cost = self.roster.models.position_of(name), cost_of(event)
+                self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
+                self._news.lost[model] = self._news.lost.get(model, NO_COST).plus(cost)
+            case VerdictsWasted(model=name) if name in self.roster.models:
+                self.spent.count_grading(self.roster.models.position_of(name), wasted_use(event))
+            case AlarmRaised() if self.alarms is not None:
+                self.alarms.raised.add((event.model, event.fault))
+
+    def _apply_trial(self, record: TrialRecord) -> None:
+        """Take up an answer with its texts: one that has just come, or one that waits for thresholds."""
+        if record.model not in self.roster.models:
+            return
+        model, question = self.roster.cell(record.model, record.question)
+        if self.alarms is not None:
+            self.alarms.see(model, record)
+        if record.waits:
+            self.awaiting[place_of(record)] = record
+            self._require_within_reserve(model, record.cost, waits=True)
+            self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
+            return
+        is_new = self.trials.step(model, question, record.trial) is not None
+        if is_new and (cost := spent_in(record.signals)) is not None:
+            self.spent.count_grading(model, GradingUse(1, cost))
+        if not record.awaits:
+            self._apply_outcome(record.outcome())
+            self._tell_ungraded(model, record)
+            return
+        assert self.fit is not None
+        self._spend(model, record.outcome())
+        self.fit.hold(record)
+        if is_new:
+            self.trials.move(model, question, (record.trial,), Step.AWAITS_THRESHOLDS)
+        elif not self.controller.has_issued(model, question, record.trial):
+            self.fit.unplanned.add(place_of(record))
+            self.controller.spend_outside_plan(1, record.cost)
+
+    def _apply_verdict(self, verdict: Regrade) -> None:
+        """Take up the category of a stored answer: of a judge, or by thresholds that are fitted now."""
+        if (record := self.awaiting.pop(place_of(verdict), None)) is not None:
+            self._apply_trial(record.judged(verdict))
+        elif self.fit is not None and (outcome := self.fit.settle(verdict)) is not None:
+            if place_of(verdict) in self.fit.unplanned:  # the core is told of it now, and counts it itself
+                self.fit.unplanned.remove(place_of(verdict))
+                self.controller.spend_outside_plan(-1, outcome.cost.times(-1))
+            model, question = self.roster.cell(outcome.model, outcome.question)
+            self._judge(model, question, outcome)
+            self._tell_ungraded(model, verdict)
+
+    def _apply_outcome(self, outcome: StoredOutcome) -> None:
+        if outcome.model not in self.roster.models:
+            return
+        if outcome.waits:  # of an earlier start, and the caps did not allow a verdict
+            self._news.unjudged = True
+            self.controller.spend_outside_plan(0, outcome.cost)
+            return
+        model, question = self.roster.cell(outcome.model, outcome.question)
+        self._spend(model, outcome)
+        if outcome.awaits:
+            return
+        if self.fit is not None and not self.fit.is_over:
+            self.fit.count(outcome)
+        self._judge(model, question, outcome)
+
+    def _spend(self, model: int, outcome: StoredOutcome) -> None:
+        self.spent.usages[model].spend(outcome)
+        self._require_within_reserve(model, outcome.cost, waits=False)
+
+    def _judge(self, model: int, question: int, outcome: StoredOutcome) -> None:
+        """Have the core told of an answer that is counted, and has its category now."""
+        if self.alarms is not None:
+            self.alarms.add(model, question, outcome)
+        self.spent.usages[model].judge(outcome)
+        told = outcome.as_outcome(model, question)
+        if self.trials.step(model, question, outcome.trial) is None:
+            self.controller.keep((told,))
+            self._news.kept = True
+        else:
+            self.trials.move(model, question, (outcome.trial,), Step.GRADED)
+            self._news.outcomes.append(told)
+
+    def _tell_ungraded(self, model: int, one: TrialRecord | Regrade) -> None:
+        if one.grader_error is not None:
+            self._news.events += self.departures.ungraded(model, one.question, one.grader_error)
+
+    def _require_within_reserve(self, model: int, cost: Cost, *, waits: bool) -> None:
+        """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
+        if not self.capped or (self.reserve is not None and not waits):  # there is a verdict in it
+            return
+        of_verdict = 0 if self.reserve is None else self.reserve.tokens
+        used, reserved = cost.tokens - of_verdict, self.lanes[model].lost.tokens - of_verdict
+        if 0 < reserved < used:
+            self._news.events += self.departures.set_aside(model, Lost(Cause.SERVER, BEYOND.format(used, reserved)))
+
+    # -- decisions ------------------------------------------------------------------------------------------------
+
+    def decide(self, launched: Collection[int] = (), *, stopping: bool = False) -> Decision:
+        """Tell the core what is new, and say what follows from it; raises `ConfigError` where thresholds cannot be
+        fitted. The run starts the servers of `launched` models itself."""
+        news, self._news = self._news, News(begun=True)
+        over = self.controller.finished is not None
+        looks = news.told_to(self.controller)
+        if over:
+            return Decision(news.events, (), (), self._categorised())
+        if news.unjudged and not stopping:  # nobody pays for their verdicts
+            self.controller.end_over_budget()
+        set_aside = [*news.events, *self.departures.set_aside_by(self.controller)]
+        events: list[Event] = []
+        if looks and self.alarms is not None:
+            events += self.alarms.judge(self.departures.recorded | self.controller.set_aside.keys())
+        if looks or not news.begun:
+            events += self.departures.settle(self.controller, launched)
+        if self.fit is not None and self.controller.finished is None and self.fit.is_ready(self.departures.is_gone):
+            events.append(self.fit.freeze())
+        return Decision(set_aside, looks, events, self._categorised())
+
+    def _categorised(self) -> Sequence[Regrade]:
+        """The categories of answers that wait for thresholds, once these are known."""
+        return () if self.fit is None else self.fit.take_verdicts()
+
+    def want(self, asks: Iterable[Ask]) -> Iterator[Ask]:
+        """Those of the core's trials that somebody has to be asked for: others wait for thresholds."""
+        for ask in asks:
+            if self.fit is not None and self.fit.has(self._place(ask)):
+                self.trials.move(ask.model, ask.question, (ask.trial,), Step.AWAITS_THRESHOLDS)
+            else:
+                self.trials.move(ask.model, ask.question, (ask.trial,), Step.WANTED)
+                yield ask
+
+    def _place(self, ask: Ask) -> Place:
+        return self.roster.models.name_of(ask.model), self.roster.questions.name_of(ask.question), ask.trial
+
+    def is_owed(self, model: int) -> bool:
+        """Something that this model was asked for is neither told to the core nor waiting for thresholds."""
+        under_way = (Step.WANTED, Step.BOOKED, Step.IN_FLIGHT, Step.ANSWERED, Step.AWAITS_VERDICT)
+        return not self.departures.is_gone(model) and self.trials.number(model, *under_way) > 0
+
+
+class News:
+    """What the core was not told yet."""
+
+    def __init__(self, *, begun: bool = False) -> None:
+        """`begun`: the core has taken up what earlier starts have stored."""
+        self.begun = begun
+        self.outcomes: list[Outcome] = []
+        self.kept = False
+        """The core has kept outcomes that no round had asked for when they came."""
+        self.set_aside: list[SetAside] = []
+        self.lost: dict[int, Cost] = {}
+        self.unjudged = False
+        self.events: list[Event] = []
+
+    def told_to(self, controller: Controller) -> Sequence[Look]:
+        """The looks that the core takes of it."""
+        if not self.begun:
+            return [*controller.restore((), self.lost), *controller.tell(self.set_aside)]
+        for model, cost in self.lost.items():
+            controller.lose(model, cost)
+        if controller.finished is not None:
+            return controller.tell(self.outcomes)  # what was asked ahead comes all the same
+        looks = controller.tell([*self.outcomes, *self.set_aside]) if self.outcomes or self.set_aside else []
+        return [*looks, *(controller.take(()) if self.kept else ())]
+
+
+class SpentByModel:
+    """What each model has used, over all starts."""
+
+    def __init__(self, models: int) -> None:
+        self.usages = [TrialUsage() for _ in range(models)]
+        self.lost_gpu_seconds = [0.0] * models
+        """Of requests that were lost."""
+
+    def count_grading(self, model: int, use: GradingUse) -> None:
+        """Count what grades have used."""
+        self.usages[model].grading = self.usages[model].grading.plus(use)
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Trials and tokens so far."""
+        return sum(usage.trials for usage in self.usages), sum(usage.tokens for usage in self.usages)
+
+
+# -- what is applied --------------------------------------------------------------------------------------------------
+
+
+def stored_records(reader: RunReader, *, judged: bool, fitted: bool) -> Iterator[Record]:
+    """All that is stored of a run: `judged` where grades take requests, `fitted` where the rubric has thresholds."""
+    yield from (event for event in reader.events() if not (judged and isinstance(event, VerdictsWasted)))
+    if judged:  # with what was used for no grade
+        yield from (GradingSpent(model, use) for model, use in reader.grading_uses().items())
+    if fitted:
+        yield from (record for record in reader.trials("ungraded") if record.awaits)
+    yield from (outcome for outcome in reader.outcomes() if not (fitted and outcome.awaits))
+
+
+def committed_records(batch: CommitBatch) -> Iterator[Record]:
+    """All that a commit has added, but losses, which are applied when they are noticed."""
+    yield from batch.trials
+    yield from batch.verdicts
+    yield from (event for event in batch.events if not isinstance(event, AnswersLost))

@@ -1,0 +1,115 @@
+"""Trials that were asked for and wait for a free slot of their model."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from adaptive_eval.core.types import Ask
+from adaptive_eval.scheduler.state import RunState
+from adaptive_eval.supply.types import Request
+
+ASKED_AHEAD = 16
+"""Requests whose trials wait besides those that fill the free slots, so that the core is not asked at every answer."""
+
+
+class TrialQueue:
+    """One model's trials in the order they were asked for, grouped by question."""
+
+    def __init__(self) -> None:
+        self._requests: deque[Request] = deque()
+        self.trials = 0
+        """How many trials wait."""
+
+    def add(self, asks: Iterable[Ask]) -> None:
+        """Append trials; one that continues the last request joins it."""
+        for model, question, trial, round_ in asks:
+            self.trials += 1
+            last = self._requests[-1] if self._requests else None
+            if last and (last.question, last.round, last.first + last.size) == (question, round_, trial):
+                self._requests[-1] = Request(model, question, last.first, last.size + 1, round_)
+            else:
+                self._requests.append(Request(model, question, trial, 1, round_))
+
+    def peek(self) -> Request | None:
+        """The request whose turn it is."""
+        return self._requests[0] if self._requests else None
+
+    def take(self, at_most: int) -> Request:
+        """The first trials of the request whose turn it is; the others keep their place."""
+        request = self._requests.popleft()
+        model, question, first, size, round_ = request
+        if size > at_most:
+            self._requests.appendleft(Request(model, question, first + at_most, size - at_most, round_))
+            request = Request(model, question, first, at_most, round_)
+        self.trials -= request.size
+        return request
+
+    def clear(self) -> None:
+        """Forget all trials."""
+        self._requests.clear()
+        self.trials = 0
+
+
+class TrialQueues:
+    """The queues of all models, which the core fills."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state, self._lanes = state, state.lanes
+        self._queues = [TrialQueue() for _ in state.lanes]
+        self._dry = [False] * len(state.lanes)
+        """Models that the core has no further trials for until it issues more."""
+        self._rounds_issued = 0
+        """Rounds that the core had issued when it was told last."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not any(queue.trials for queue in self._queues)
+
+    def first(self, model: int, needed: int) -> Request | None:
+        """The request of a model whose turn it is, when so many trials are needed of it; None while it is paused."""
+        if self._state.controller.is_paused(model):
+            return None
+        self._top_up(model, needed)
+        return self._queues[model].peek()
+
+    def number(self, model: int, needed: int) -> int:
+        """How many trials of a model wait, when so many are needed of it now; none while it is paused."""
+        if self._state.controller.is_paused(model):
+            return 0
+        self._top_up(model, needed)
+        return self._queues[model].trials
+
+    def take(self, model: int, at_most: int) -> Request:
+        """The first trials of that request."""
+        return self._queues[model].take(at_most)
+
+    def give_back(self, request: Request) -> None:
+        """Let trials that were sent and not answered wait again."""
+        model, question, _, _, round_ = request
+        self._queues[model].add(Ask(model, question, trial, round_) for trial in request.trials)
+
+    def core_was_told(self) -> None:
+        """Ask the core again for every model: it may have issued more."""
+        issued = self._state.controller.rounds_issued
+        if issued != self._rounds_issued:
+            self._rounds_issued, self._dry = issued, [False] * len(self._lanes)
+
+    def forget(self, model: int) -> None:
+        """Nothing of this model waits any more."""
+        self._queues[model].clear()
+        self._state.trials.forget_wanted(model)
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        for model in range(len(self._lanes)):
+            self.forget(model)
+
+    def _top_up(self, model: int, needed: int) -> None:
+        """Have more trials wait than are needed now: requests are then whole when their turn comes."""
+        lane, queue = self._lanes[model], self._queues[model]
+        if self._dry[model] or queue.trials >= needed + lane.samples_per_request:
+            return
+        while (want := needed + ASKED_AHEAD * lane.samples_per_request - queue.trials) > 0 and not self._dry[model]:
+            asks = self._state.controller.ask(want, model)
+            queue.add(self._state.want(asks))
+            self._dry[model] = len(asks) < want

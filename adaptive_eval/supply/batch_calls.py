@@ -1,0 +1,162 @@
+"""Calls to a batch service: hand a batch in, find it again, poll it until it has ended, cancel it.
+
+    create                      the answer came: it is taken
+      the answer was lost       the list of batches has one with the key: it is taken
+                                it has none (openai): it is created anew; else what was in it is lost
+    poll, with a growing pause  ended, or too late for `patience`: it is cancelled, and what it has is collected
+
+Anthropic and OpenRouter keep no metadata: there every batch of the time that nobody knows and that has as many requests
+is waited for and recognised by the ids among its results.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from adaptive_eval.endpoints.batches.opening import BatchService
+from adaptive_eval.endpoints.batches.types import BatchStage, BatchState
+from adaptive_eval.endpoints.batches.wire import MaybeCreated
+from adaptive_eval.endpoints.failures import Failure, Refusal
+from adaptive_eval.errors import EndpointError, Rejected, Unavailable
+from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
+from adaptive_eval.supply.batch_parts import CarriedBatch, NoBatchAnswer
+from adaptive_eval.supply.types import Journal
+
+EARLIER_SECONDS = 120.0
+"""How far the clock of a service may be behind."""
+GROWTH = 1.5
+"""The pause between two polls grows by this factor."""
+GONE = frozenset({404, 410})
+
+
+class BatchCalls:
+    """Calls of one model's batches to their service, each recorded in the journal."""
+
+    def __init__(
+        self,
+        name: str,
+        service: BatchService,
+        attempts: int,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._name, self._service, self._attempts = name, service, attempts
+        self._now, self._sleep = now, sleep
+        self.journal: Journal | None = None
+        self.known: set[str] = set()
+        """Ids of batches whose owner is known."""
+        self.sent = 0
+        """How many requests were in batches that were created."""
+
+    def note(self, event: Event) -> None:
+        """Record an event."""
+        if self.journal is None:
+            raise RuntimeError("a batch needs a journal before anything is asked")
+        self.journal.note(event)
+
+    async def wait_for_end(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
+        """Wait until a batch has ended; returns its state, or why nothing of it will come."""
+        state = await self._taken_state(batch)
+        if isinstance(state, NoBatchAnswer):
+            return state
+        patience = self._service.settings.patience
+        until = None if patience is None else batch.since + patience
+        return await self._polled(state, batch, until)
+
+    async def cancel(self, batch: CarriedBatch) -> None:
+        """Ask the service to cancel the batch."""
+        assert batch.batch is not None
+        try:
+            await self._service.format.cancel(batch.batch)
+        except (Rejected, Unavailable, Failure):
+            return  # it has just ended, or is asked for again with the next poll
+        batch.cancelled = True
+        self.note(BatchCancelled(self._name, batch.key))
+
+    # -- the beginning of a batch ----------------------------------------------------------------------------------
+
+    async def _taken_state(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
+        if batch.batch is not None:
+            try:
+                return await self._service.format.state(batch.batch)
+            except Refusal as refusal:
+                if refusal.status not in GONE:
+                    raise
+                return NoBatchAnswer("its batch service no longer knows the batch", lost=True)
+        # without requests it is of an earlier start, which was killed before it heard of it
+        state = await (self._create(batch) if batch.requests else self._find(batch))
+        if isinstance(state, BatchState):
+            batch.batch, batch.since, batch.requests = state.id, self._now(), []
+            self.known.add(state.id)
+            self.note(BatchTaken(self._name, batch.key, state.id, len(batch.ids), batch.since))
+            batch.handed_in.set()
+        return state
+
+    async def _create(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
+        """Create the batch; if the reply is lost, look for the batch before creating it again."""
+        assert self.journal is not None
+        self.note(BatchPlanned(self._name, batch.key, tuple(sorted(batch.ids)), batch.planned))
+        await self.journal.safe()
+        for _ in range(self._attempts):
+            try:
+                state = await self._service.format.create(batch.key, batch.requests)
+            except (MaybeCreated, Failure):
+                found = await self._find(batch)
+                if isinstance(found, BatchState) or found.lost:
+                    return found
+            except EndpointError:
+                self.note(BatchEnded(self._name, batch.key, "refused", missing=len(batch.ids)))
+                raise
+            else:
+                self.sent += len(batch.requests)
+                return state
+        return NoBatchAnswer(f"its batch service did not take a batch in {self._attempts} attempts")
+
+    async def _find(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
+        """Find the batch with this key in the service's list, where it may show a little late."""
+        marked = self._service.settings.kind == "openai"  # one that is not in the list does not exist
+        since, states = batch.planned - EARLIER_SECONDS, []
+        for late in (False, True):
+            if late:
+                await self._sleep(self._service.settings.first_poll)
+            try:
+                states = await self._service.format.listed(since)
+            except (Rejected, Failure) as error:
+                if marked:
+                    raise Unavailable(f"its batch service does not list its batches: {error}") from None
+                return NoBatchAnswer("nobody knows whether the batch was created", lost=True)
+            if (ours := next((one for one in states if one.key == batch.key), None)) is not None:
+                return ours
+        for one in states:
+            if self._may_be(one, batch, since) and await self._has_its_ids(one, batch):
+                return one
+        return NoBatchAnswer("the batch was not created" if marked else "the batch is not found", lost=not marked)
+
+    def _may_be(self, state: BatchState, batch: CarriedBatch, since: float) -> bool:
+        late = state.created is None or state.created >= since
+        return state.key is None and state.id not in self.known and state.total in (None, batch.number) and late
+
+    async def _has_its_ids(self, state: BatchState, batch: CarriedBatch) -> bool:
+        """Whether an unknown batch has results of this one; waits for them."""
+        try:
+            ended = await self._polled(state, batch, None)
+            async for result in self._service.format.results(ended):
+                if result.custom_id.startswith(f"{batch.key}_"):
+                    return True
+        except (Rejected, Failure):
+            pass  # another's
+        return False
+
+    # -- until it has ended ------------------------------------------------------------------------------------------
+
+    async def _polled(self, state: BatchState, batch: CarriedBatch, until: float | None) -> BatchState:
+        """Poll with a growing pause; cancel the batch after `until`."""
+        settings = self._service.settings
+        pause = settings.first_poll
+        while state.stage is BatchStage.RUNNING:
+            left = pause if until is None or batch.cancelled else max(0.0, until - self._now())
+            await self._sleep(min(pause, left))
+            pause = min(GROWTH * pause, settings.longest_poll)
+            if until is not None and not batch.cancelled and self._now() >= until:
+                await self.cancel(batch)
+                pause = settings.first_poll
+            state = await self._service.format.state(state.id)
+        return state

@@ -1,0 +1,381 @@
+"""Servers that a run starts and stops itself; where several models share a GPU, they are served in turn.
+
+A server is started when its model first has something to be asked. A model that shares its place keeps it until
+everything that the core wants of it now is committed: the commit may complete a round, and the next round then begins
+with the model that is loaded. Then comes the next model in the circle that has something to be asked. So a round is
+asked model by model, with as few swaps as that allows; the order decides nothing, since looks wait for all models.
+
+Where models have several places, each place goes to the next model in the circle that is served nowhere. A place that
+nobody else wants becomes one more server of a model for which more waits than its servers take at a time.
+
+A server whose model nothing can want again is stopped at once, and its place is free. A model that has its place for
+itself loses its server, too, while nothing is asked of it: the server is started again when trials of others make the
+model wanted. At a place that stays the run's, a server is stopped or put to sleep while its model only waits for a
+batch of another one (`idle_servers`).
+
+A place with memory for two (`OverlappingHost`) is not drained before a swap. As soon as everything that its model has
+to be asked is with the server, the next model is loaded and asked, while the last answers of the one before still come.
+That one's server is stopped when they are there, and only then comes a third. If a model does not start beside another
+one, the place is drained before every later swap.
+
+Places of this machine are always there. Those of a cluster come and go. One is acquired when it would have something to
+do; the model that it serves is chosen when it has come. When it is lost, its model is served elsewhere.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from adaptive_eval.errors import EndpointError
+from adaptive_eval.store import Event, ServerRests
+from adaptive_eval.supply.happenings import (
+    Broken,
+    NoFurtherServer,
+    NoRoomBeside,
+    Noted,
+    PlaceFreed,
+    PlacesLost,
+    Say,
+    ServerDown,
+    ServerUp,
+)
+from adaptive_eval.supply.hosts import PlaceLost, ServerHost
+from adaptive_eval.supply.types import Demand, Supply
+
+_Task = asyncio.Task[None]
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """One host, with what is served, started and stopped there."""
+
+    host: ServerHost
+    model: int | None = None
+    """The model that is served, or being loaded."""
+    is_up: bool = False
+    """The model is served."""
+    move: _Task | None = None
+    """The place is being acquired, or its server is being started or stopped."""
+    acquiring: bool = False
+    acquired: bool = False
+    """The run has acquired the place, and has to give it back."""
+    refused: EndpointError | None = None
+    """Why the place cannot be had."""
+    retired: int | None = None
+    """The model before, whose last answers still come."""
+    retirement: _Task | None = None
+    """The server of the retired model is being stopped."""
+    narrow: bool = False
+    """There is memory for one model only, as has turned out."""
+    failed: set[int] = field(default_factory=set)
+    """Models that do not come up here."""
+
+    @property
+    def served(self) -> int | None:
+        """The model that can be asked here."""
+        return self.model if self.is_up else None
+
+    def can_serve(self, model: int) -> bool:
+        """Whether the model may come up here, as far as anybody knows."""
+        return model in self.host.models and self.refused is None and model not in self.failed
+
+    def can_overlap(self, served: int, model: int) -> bool:
+        """Whether the model can be loaded while the last answers of the served one still come."""
+        overlapping = self.host.overlapping
+        return overlapping is not None and not self.narrow and model != served and overlapping.beside(served, model)
+
+    def empty(self) -> None:
+        """Nothing is served here any more, and the place is not the run's."""
+        self.model, self.is_up, self.acquired = None, False, False
+
+
+class ServerPool(Supply):
+    """The servers of all models that a run starts itself, at all their places."""
+
+    def __init__(self, hosts: Sequence[ServerHost], names: Sequence[str], say: Say) -> None:
+        """`names` are those of all models of the run."""
+        self._places = [_Place(host) for host in hosts]
+        self._names, self._say = names, say
+        self._models = frozenset(model for host in hosts for model in host.models)
+        self._stranded: set[int] = set()
+        """Models whose last server was lost with its place, maybe with requests."""
+        self._abandoned: set[int] = set()
+        """Models that come up nowhere, as the run was told."""
+
+    # -- what the run sees -------------------------------------------------------------------------------------------
+
+    @property
+    def models(self) -> Collection[int]:
+        """The models whose servers are started here."""
+        return self._models
+
+    @property
+    def launched(self) -> Collection[int]:
+        """The models whose servers are started here."""
+        return self._models
+
+    def servers(self, model: int) -> int:
+        """How many servers of a model can be asked now."""
+        return sum(place.served == model for place in self._places)
+
+    @property
+    def deserted(self) -> Collection[int]:
+        """Models of which no server is up, on its way, or still about to give its last answers."""
+        return self._models.difference(*({place.model, place.retired} for place in self._places))
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a server is being started, or stopped beside another one."""
+        return any(place.move is not None or place.retirement is not None for place in self._places)
+
+    def settle(self, demand: Demand) -> None:
+        """Start and stop the servers that are due."""
+        for place in self._places:
+            self._stop_retired(place, demand)
+            if place.move is not None or not place.host.has_place:
+                continue
+            if (model := self._next_model(place, demand)) is not None:
+                self._load(place, model, demand)
+            elif (served := place.served) is not None:
+                self._stop_if_unneeded(place, served, demand)
+            elif place.acquired and _all_settled(place, demand):
+                self._stop(place, place.host.release(place.host.models[0], self._note))
+        self._acquire_places(demand)
+        self._tell_unserved(demand)
+
+    async def close(self) -> None:
+        """Begin nothing more, and cancel what was begun."""
+        moves = [move for place in self._places for move in (place.move, place.retirement) if move is not None]
+        self._places = []
+        for move in moves:
+            move.cancel()
+        await asyncio.gather(*moves, return_exceptions=True)
+
+    # -- which model is served -----------------------------------------------------------------------------------------
+
+    def _next_model(self, place: _Place, demand: Demand) -> int | None:
+        """The model to load next; None if the served one stays, or if no model has to be served."""
+        served = place.served
+        if place.retired is not None or (served is not None and demand.is_wanted(served)):
+            return None
+        circle = _circle(place.host.models, place.model)
+        wanted = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
+        if served is not None and demand.is_owed(served):
+            wanted = [model for model in wanted if _overlaps(place, served, model, demand)]
+        if place.model is None and place.host.found in wanted:
+            wanted.sort(key=lambda model: model != place.host.found)
+        elsewhere = {other.model for other in self._places if other is not place}
+        return _choose(wanted, elsewhere, demand)
+
+    def _is_needed(self, model: int, demand: Demand) -> bool:
+        """Whether there is something to ask the model, or its requests were lost with its last server."""
+        return demand.is_wanted(model) or (model in self._stranded and demand.is_owed(model))
+
+    def _is_hopeful(self, model: int) -> bool:
+        """Whether there is a place where the model may come up."""
+        return any(place.can_serve(model) for place in self._places)
+
+    def _stop_if_unneeded(self, place: _Place, model: int, demand: Demand) -> None:
+        """Stop a server for good if its model is settled, and for now if it is idle and can be started again here."""
+        host, lasting = place.host, place.host.lasting
+        if demand.is_settled(model):
+            self._stop(place, host.release(model, self._note))
+        elif lasting and ((host.own and demand.is_resting(model)) or demand.is_idle_for_long(model)):
+            self._note(ServerRests(self._names[model], demand.awaited_models(model)))
+            self._stop(place, lasting.rest(model, self._note))
+
+    # -- servers that start and stop -----------------------------------------------------------------------------------
+
+    def _load(self, place: _Place, model: int, demand: Demand) -> None:
+        """Bring a model up, beside the one before if its last answers may still come."""
+        host, before, beside = place.host, place.served, False
+        place.model, place.is_up = model, False
+        if before is not None and host.overlapping is not None and _overlaps(place, before, model, demand):
+            host.overlapping.retire(before)
+            place.retired, beside = before, True
+            self._stop_retired(place, demand)
+        place.move = asyncio.create_task(host.load(model, self._note))
+        place.move.add_done_callback(partial(self._on_load_end, place, model, beside))
+
+    def _on_load_end(self, place: _Place, model: int, beside: bool, load: _Task) -> None:
+        place.move = None
+        if load.cancelled():
+            return
+        error = load.exception()
+        if isinstance(error, PlaceLost):
+            self._on_place_lost(place, model, error.for_good)
+        elif isinstance(error, EndpointError):
+            self._on_load_failed(place, model, beside, error)
+        elif error is not None:
+            self._say(Broken(error))
+        elif place.model is None:  # it was lost as soon as it was up
+            self._say(PlaceFreed())
+        else:
+            place.is_up = True
+            self._stranded.discard(model)
+            self._say(ServerUp(model))
+
+    def _on_load_failed(self, place: _Place, model: int, beside: bool, error: EndpointError) -> None:
+        """Have the model served at another place; if there is none, it is down."""
+        if beside:
+            place.narrow, place.model = True, None
+            self._say(NoRoomBeside(model, error))
+            self._say(PlaceFreed())
+            return
+        place.failed.add(model)
+        if self._is_hopeful(model):
+            place.model = None
+            self._say(NoFurtherServer(model, error))
+            self._say(PlaceFreed())
+        else:
+            self._abandon(model, error)
+            self._say(ServerDown(model, error))
+
+    def _stop_retired(self, place: _Place, demand: Demand) -> None:
+        """Stop the server of the model before once its last answers are there."""
+        model, overlapping = place.retired, place.host.overlapping
+        if model is None or overlapping is None or place.retirement is not None:
+            return
+        if not demand.in_flight(model) or (self.servers(model) and overlapping.idle(model)):
+            place.retirement = asyncio.create_task(overlapping.leave(model, self._note))
+            place.retirement.add_done_callback(partial(self._on_retired, place))
+
+    def _on_retired(self, place: _Place, retirement: _Task) -> None:
+        place.retirement = place.retired = None
+        self._say_freed(retirement)
+
+    def _stop(self, place: _Place, stopping: Coroutine[Any, Any, None]) -> None:
+        """Stop a server; it is started again if its model should be wanted after all."""
+        place.empty()
+        place.move = asyncio.create_task(stopping)
+        place.move.add_done_callback(partial(self._on_stopped, place))
+
+    def _on_stopped(self, place: _Place, stopping: _Task) -> None:
+        place.move = None
+        self._say_freed(stopping)
+
+    def _say_freed(self, ended: _Task) -> None:
+        if not ended.cancelled():
+            error = ended.exception()
+            self._say(PlaceFreed() if error is None else Broken(error))
+
+    def _note(self, event: Event) -> None:
+        self._say(Noted(event))
+
+    # -- places that come and go ---------------------------------------------------------------------------------------
+
+    def _acquire_places(self, demand: Demand) -> None:
+        """Acquire as many further places as would have something to do now."""
+        absent = [
+            place
+            for place in self._places
+            if place.acquiring or not (place.host.has_place or place.refused is not None or place.move is not None)
+        ]
+        promised: Counter[int] = Counter()
+        served = {place.model for place in self._places}
+        needed: dict[tuple[int, ...], list[int]] = {}
+        """Of each list of models that hosts have in common, those that are needed."""
+        for place in sorted(absent, key=lambda one: (not one.acquiring, not one.host.kept)):
+            host, models = place.host, tuple(place.host.models)
+            if models not in needed:
+                needed[models] = [model for model in models if self._is_needed(model, demand)]
+            able = [model for model in needed[models] if model not in place.failed]
+            model = _choose(able, served, demand, promised)
+            if model is not None:
+                promised[model] += 1
+                served.add(model)
+            elif host.kept:
+                model = models[0] if host.found is None else host.found
+            if place.move is not None:
+                if _all_settled(place, demand):
+                    place.move.cancel()
+            elif model is not None:
+                self._acquire(place, model)
+
+    def _acquire(self, place: _Place, model: int) -> None:
+        place.acquiring = True
+        lost = partial(self._on_served_lost, place)
+        place.move = asyncio.create_task(place.host.acquire(model, self._note, lost))
+        place.move.add_done_callback(partial(self._on_acquired, place, model))
+
+    def _on_acquired(self, place: _Place, model: int, acquiring: _Task) -> None:
+        place.move, place.acquiring = None, False
+        if acquiring.cancelled():
+            return
+        error = acquiring.exception()
+        if error is None:
+            place.acquired = True
+        elif not isinstance(error, EndpointError):
+            self._say(Broken(error))
+        else:
+            place.refused = error
+            if self.servers(model):
+                self._say(NoFurtherServer(model, error))
+        self._say(PlaceFreed())
+
+    def _tell_unserved(self, demand: Demand) -> None:
+        """Give up the needed models that come up nowhere, since the last of their places was refused."""
+        for place in self._places:
+            if place.refused is not None:
+                for model in place.host.models:
+                    lost_hope = model not in self._abandoned and not self._is_hopeful(model)
+                    if lost_hope and self._is_needed(model, demand):
+                        self._abandon(model, place.refused)
+                        self._say(ServerDown(model, place.refused))
+
+    def _on_served_lost(self, place: _Place, for_good: EndpointError | None) -> None:
+        self._on_place_lost(place, place.served, for_good)
+
+    def _on_place_lost(self, place: _Place, model: int | None, for_good: EndpointError | None) -> None:
+        """Have what a lost place has served come up elsewhere; with an error, never again at this place."""
+        if place not in self._places:  # the pool is closed
+            return
+        place.empty()
+        if model is not None:
+            if not self.servers(model):
+                self._stranded.add(model)
+            if for_good is not None:
+                place.failed.add(model)
+                if not self._is_hopeful(model):
+                    self._abandon(model, for_good)
+                    self._say(PlacesLost(model, for_good))
+        self._say(PlaceFreed())
+
+    def _abandon(self, model: int, error: EndpointError) -> None:
+        """Tell every host of a model that nobody brings it up any more."""
+        self._abandoned.add(model)
+        for place in self._places:
+            if model in place.host.models:
+                place.host.abandon(model, error)
+
+
+def _choose(
+    models: Sequence[int], elsewhere: Collection[int | None], demand: Demand, coming: Counter[int] | None = None
+) -> int | None:
+    """The first model that is served nowhere else, or else the first for which one more server has something to do.
+
+    `coming` are servers that are on their way.
+    """
+    new = next((model for model in models if model not in elsewhere), None)
+    if new is not None:
+        return new
+    coming = coming or Counter()
+    return next((model for model in models if demand.has_queue_for(model, coming[model] + 1)), None)
+
+
+def _overlaps(place: _Place, served: int, model: int, demand: Demand) -> bool:
+    """Whether a model can be loaded beside the served one now, since nothing new is sent to that."""
+    return not demand.is_booked(served) and place.can_overlap(served, model)
+
+
+def _all_settled(place: _Place, demand: Demand) -> bool:
+    return all(map(demand.is_settled, place.host.models))
+
+
+def _circle(models: Sequence[int], after: int | None) -> Iterator[int]:
+    """The models from the one after this one on; all of them, this one last."""
+    start = 0 if after is None else models.index(after) + 1
+    yield from (*models[start:], *models[:start])

@@ -1,0 +1,78 @@
+"""Keys that are called otherwise now: files are told once more, stored runs are read for good."""
+
+import re
+import warnings
+from typing import Any
+
+import pytest
+
+from adaptive_eval.config.load import config_from_mapping
+from adaptive_eval.config.old_names import in_new_names
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError
+
+MODELS = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
+NOW: dict[str, Any] = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": MODELS}
+OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"seeds": "consecutive"}, {"trial_seeds": "consecutive"}, "seeds is called trial_seeds now"),
+    ({"sampling": {"seed": 5}}, {"seed": 5}, "sampling.seed is called seed now"),
+    ({"labels": "l.csv"}, {"report": {"labels": "l.csv"}}, "labels is called report.labels now"),
+    (
+        {"concurrency": {"concurrency": 7, "attempts": 2}},
+        {"concurrency": {"in_flight": 7, "attempts": 2}},
+        "concurrency.concurrency is called concurrency.in_flight now",
+    ),
+    (
+        {"models": [{**MODELS[0], "concurrency": {"concurrency": 3}}, MODELS[1]]},
+        {"models": [{**MODELS[0], "concurrency": {"in_flight": 3}}, MODELS[1]]},
+        "models[0].concurrency.concurrency is called models[0].concurrency.in_flight now",
+    ),
+    ({"allocation": {"growth": 0.3}}, {}, "allocation.growth has no effect any more, remove it: a round has one trial"),
+    ({"sites": {"batch": 7, "keep": 30}}, {"sites": {"keep": 30}}, "sites.batch has no effect any more"),
+    ({"concurrency": {"steer": False}}, {}, "concurrency.steer has no effect any more"),
+    (
+        {"models": [{**MODELS[0], "sampling": {"seed": 3}}, MODELS[1]]},
+        {},
+        "models[0].sampling.seed has no effect any more, remove it: it is one for the whole run",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "now", "told"), OLD, ids=[told for *_, told in OLD])
+def test_a_file_with_an_old_key_is_read_and_told_what_it_is_called_now(
+    old: dict[str, Any], now: dict[str, Any], told: str
+) -> None:
+    with pytest.warns(FutureWarning, match=re.escape(told)):
+        read = config_from_mapping({**NOW, **old})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read == config_from_mapping({**NOW, **now})
+
+
+def test_an_old_key_beside_the_new_one_is_refused() -> None:
+    with pytest.warns(FutureWarning, match="seeds"), pytest.raises(ConfigError) as refused:
+        config_from_mapping({**NOW, "seeds": "hashed", "labels": "a.csv", "report": {"labels": "b.csv"}})
+    assert "labels is called report.labels now, which is given too; remove it" in str(refused.value)
+
+
+def test_a_section_that_is_none_is_told_as_such() -> None:
+    with pytest.warns(FutureWarning, match="labels"), pytest.raises(ConfigError, match="report must be a mapping"):
+        config_from_mapping({**NOW, "labels": "a.csv", "report": 3})
+
+
+def test_a_stored_run_with_old_keys_is_read() -> None:
+    grader = {"kind": "judge", "server": MODELS[0] | {"model": "j"}, "concurrency": {"in_flight": 5}}
+    del grader["server"]["name"]  # type: ignore[attr-defined]
+    now = config_from_mapping({**NOW, "grader": grader, "trial_seeds": "consecutive"})
+    body = now.model_dump(mode="json")
+    old = now.model_dump(mode="json")
+    old["seeds"], old["labels"] = old.pop("trial_seeds"), old["report"].pop("labels")
+    body["report"].pop("labels")  # which is not said where there are none
+    old["allocation"]["growth"] = 0.0
+    old["sites"] |= {"batch": 256, "moment": 0.01}
+    for section in (old, *old["models"], old["grader"]):
+        limits = section["concurrency"]
+        limits["concurrency"], limits["steer"] = limits.pop("in_flight"), True
+        section.get("sampling", {}).setdefault("seed", None)
+    assert in_new_names(old, 30) == body
+    assert RunConfig.model_validate(in_new_names(old, 30), strict=False) == now

@@ -1,0 +1,165 @@
+"""Several benchmarks in a run: what a file may say, and what it comes to before anything is asked."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_config_load import load, told
+
+from adaptive_eval.config.benchmarks import BenchmarkPart, weigh_questions
+from adaptive_eval.config.json_schema import json_schema
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare, run_header, setup_of
+from adaptive_eval.graders.by_benchmark import ByBenchmark
+from adaptive_eval.graders.mathematics import Math
+from adaptive_eval.graders.numeric import Numeric
+from adaptive_eval.questions.types import Question
+from adaptive_eval.store.same_meaning import differences
+
+MODELS = """\
+models:
+  - {name: a, base_url: http://a/v1}
+  - {name: b, base_url: http://b/v1, prompt: {system: Think.}}
+"""
+TWO = """\
+benchmarks:
+  - {name: easy, weight: 3, questions: e.jsonl}
+  - name: hard
+    questions: {path: h.jsonl, fields: {metadata: [topic], cluster: topic}}
+    grader: numeric
+    prompt: "{prompt} ({topic})"
+grader: math
+prompt: "Q: {prompt}"
+"""
+
+
+def rows(folder: Path) -> Path:
+    """A configuration of two benchmarks, of two and of three questions."""
+    for name, many in (("e", 2), ("h", 3)):
+        lines = (
+            {"id": f"q{at}", "prompt": f"{name}{at}?", "answer": str(at), "topic": "ab"[at % 2]} for at in range(many)
+        )
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    path = folder / "bench.yaml"
+    path.write_text(TWO + MODELS)
+    return path
+
+
+def test_questions_and_graders_of_all_are_one_section_each() -> None:
+    config = load(TWO + MODELS)
+    assert [(part.name, part.weight) for part in config.benchmarks] == [("easy", 3.0), ("hard", 1.0)]
+    assert {name: str(one.path) for name, one in config.questions.benchmarks.items()} == {
+        "easy": "e.jsonl",
+        "hard": "h.jsonl",
+    }
+    assert isinstance(config.grader, ByBenchmark)
+    assert isinstance(config.grader.graders["easy"], Math)
+    assert isinstance(config.grader.graders["hard"], Numeric)
+    assert config.grader.timeout == max(one.timeout for one in config.grader.graders.values())
+
+
+def test_an_override_reaches_an_entry() -> None:
+    assert load(TWO + MODELS, "benchmarks.1.weight=7").benchmarks[1].weight == 7.0
+    assert load(TWO + MODELS, "benchmarks[1].questions.limit=2").questions.benchmarks["hard"].limit == 2
+
+
+def test_a_task_of_another_harness_may_be_one_of_them() -> None:
+    config = load("benchmarks:\n  - {name: gsm, benchmark: {lm_eval: gsm8k_cot, limit: 5}}\n" + MODELS)
+    assert config.questions.benchmarks["gsm"].options == {"task": "gsm8k_cot", "limit": 5}
+    assert isinstance(config.grader, ByBenchmark)
+    assert config.grader.functions == ("adaptive_eval.lm_eval.tasks:grade",)
+    assert config.grader.timeout == 60
+
+
+def test_ids_clusters_prompts_and_weights_are_those_of_the_benchmark(tmp_path: Path) -> None:
+    prepared = prepare(load_config(rows(tmp_path)))
+    assert tuple(prepared.roster.questions)[:3] == ("easy/q0", "easy/q1", "hard/q0")
+    assert [one.cluster for one in prepared.questions][2:] == ["hard/a", "hard/b", "hard/a"]
+    first, second = prepared.prompts
+    assert [first[at].messages[-1].content for at in (0, 2)] == ["Q: e0?", "h0? (a)"]
+    assert [message.role for message in second[2].messages] == ["system", "user"]
+    bench = prepared.plan.bench
+    assert bench.benchmark_of is not None
+    assert bench.question_weights is not None
+    assert bench.benchmark_of.tolist() == [0, 0, 1, 1, 1]
+    np.testing.assert_allclose(bench.question_weights / 5, [3 / 8, 3 / 8, 1 / 12, 1 / 12, 1 / 12])
+
+
+def test_a_stored_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    prepared = prepare(load_config(rows(tmp_path)))
+    read = setup_of(prepared.header)
+    assert read.config == prepared.config
+    assert read.questions == prepared.questions
+
+
+@pytest.mark.parametrize(
+    "change", ["benchmarks.0.weight=2", "benchmarks.1.prompt='{prompt}'", "benchmarks.0.grader=exact"]
+)
+def test_what_the_score_means_is_kept(tmp_path: Path, change: str) -> None:
+    path = rows(tmp_path)
+    was, now = (run_header(load_config(path, some), ()).meaning for some in ((), (change,)))
+    assert len(list(differences(was, now))) == 1
+
+
+def test_a_grader_is_that_of_the_question(tmp_path: Path) -> None:
+    grader = load_config(rows(tmp_path)).grader
+    easy, hard = Question("easy/q", "?", "1/2"), Question("hard/q", "?", "0.5")
+    assert grader.grade(r"\boxed{\frac{1}{2}}", easy).signals["is_correct"]
+    assert grader.grade("0.5", hard).signals["is_correct"]
+    assert grader.key_problem(Question("hard/q", "?", "no number")) is not None
+    assert grader.key_problem(Question("easy/q", "?", "x+1")) is None
+    assert {"is_correct", "has_answer"} <= grader.gives
+
+
+def test_weights_are_shared_by_the_questions_that_are_there() -> None:
+    parts = [BenchmarkPart(name="a", weight=2.0), BenchmarkPart(name="b"), BenchmarkPart(name="c")]
+    found = weigh_questions(parts, ["c/1", "a/1", "a/2/x"])
+    assert found is not None
+    assert found.benchmark_of.tolist() == [1, 0, 0]
+    assert found.question_weights.tolist() == [1.0, 1.0, 1.0]
+    assert weigh_questions((), ["q"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (TWO + "questions: q.jsonl\n", "line 9: questions may not stand beside benchmarks"),
+        (TWO + "benchmark: {inspect: a/b}\n", "benchmark may not stand beside benchmarks"),
+        (TWO.replace("hard", "easy"), "benchmarks[1].name must be another one than those of the other benchmarks"),
+        (TWO.replace("name: hard", "name: a/b"), "line 3: benchmarks[1].name must be made of letters"),
+        (TWO.replace("weight: 3", "weight: 0"), "line 2: benchmarks[0].weight must be greater than 0"),
+        (TWO.replace("path: h.jsonl, ", ""), "line 4: benchmarks[1].questions.world or path"),
+        (TWO.replace("e.jsonl", "{path: e.jsonl, limit: 0}"), "line 2: benchmarks[0].questions.limit must"),
+        (TWO.replace("grader: numeric", "grader: numerix"), "line 5: benchmarks[1].grader must be one of"),
+        (
+            TWO.replace("grader: numeric", "grader: {kind: judge}"),
+            "benchmarks[1].grader.kind must read answers by itself where there are several benchmarks",
+        ),
+        (TWO.replace("grader: math\n", ""), "line 2: benchmarks[0].grader must be given"),
+        (TWO.replace(", questions: e.jsonl", ""), "line 2: benchmarks[0].questions must be given"),
+        (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "must be {lm_eval: TASK} where there are"),
+        (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is no field"),
+        (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw may not stand beside several benchmarks"),
+        (TWO + "report: {metrics: [pass@2]}\n", "report.metrics may not stand beside several benchmarks"),
+        (TWO + "report: {labels: l.csv}\n", "report.labels may not stand beside several benchmarks"),
+        (TWO + "report: {by: [level]}\n", "report.by must be fields of the questions that are kept"),
+        (TWO.replace("e.jsonl", "{world: coins}"), "has a world of the simulator, which serves one"),
+        (
+            "questions: {benchmarks: {easy: {path: e.jsonl}}}\ngrader: math\n",
+            "questions.benchmarks is filled in by `benchmarks`, and there is none",
+        ),
+        (TWO.replace("e.jsonl", "{path: e.jsonl, fields: {answer: null}}"), "questions.fields.answer must be given"),
+    ],
+)
+def test_what_cannot_be_is_told_where_it_stands(text: str, problem: str) -> None:
+    lines = told(text + MODELS)
+    assert any(problem in line for line in lines), lines
+
+
+def test_the_schema_for_editors_has_what_an_entry_may_say() -> None:
+    schema = json_schema()
+    entry = schema["$defs"]["BenchmarkPart"]["properties"]
+    assert {"name", "weight", "questions", "grader", "prompt", "benchmark"} == entry.keys()
+    assert "benchmarks" not in schema["$defs"]["QuestionsConfig"]["properties"]
+    assert all(one.get("description") for one in entry.values())

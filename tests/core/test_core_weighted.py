@@ -1,0 +1,313 @@
+"""Questions with weights: formulas against loops and draws, benchmarks together against each alone, and whole runs."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import core_oracle as oracle
+import numpy as np
+import pytest
+from core_runs import Answers, straight
+
+from adaptive_eval.core import Baseline, Bench, Best, Budget, Controller, Plan, PrecisionOf, Threshold, Trials
+from adaptive_eval.core.early_stop import EndedRun
+from adaptive_eval.core.evidence import Estimates, Prior, estimate, weigh_evidence
+from adaptive_eval.core.policies import UnresolvedPairs, Weighted, question_weights
+from adaptive_eval.core.result import _sampled
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.study.drive import drive_rounds
+from scorio.moments import FloatArray, average_moments, bayes_moments, relative_weights
+from scorio.sinf import (
+    coupling,
+    difference_values,
+    paired_moments,
+    sampled_covariance,
+    sampled_variance,
+    self_centred_prior,
+    trial_variance,
+)
+from scorio.sinf.prior import EVENTS
+
+BINARY = np.array([0.0, 1.0])
+HALVES = np.array([0.0, 0.5, 1.0])
+LABELS = np.repeat([0, 1], [4, 7])
+WEIGHTS = np.where(LABELS == 0, 0.75 / 4, 0.25 / 7)
+"""Two benchmarks of four and of seven questions, the first with three times the weight of the second."""
+
+
+def some_counts(models: int = 3, questions: int = 11, categories: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 9, (models, questions, categories))
+
+
+def estimated(counts: np.ndarray, prior: Prior) -> Estimates:
+    """The estimates of both benchmarks as one."""
+    return estimate(counts, HALVES, prior, np.array(80), g=relative_weights(WEIGHTS), groups=LABELS)
+
+
+def test_moments_are_those_by_loops() -> None:
+    weights = np.random.default_rng(1).uniform(0.1, 5.0, 11)
+    for tally in some_counts().tolist():
+        mean = var = bayes = bayes_var = 0.0
+        for share, row in zip((weights / weights.sum()).tolist(), tally, strict=True):
+            t, n = sum(row) + 3, sum(row)
+            mean += share * oracle.average([row], HALVES.tolist())
+            bayes += share * oracle.bayes([row], HALVES.tolist())[0]
+            bayes_var += share**2 * oracle.trial_var(row, HALVES.tolist()) / (t + 1)
+            var += share**2 * (t / n) ** 2 * oracle.trial_var(row, HALVES.tolist()) / (t + 1)
+        n = np.array(tally)
+        of = relative_weights(weights)
+        np.testing.assert_allclose(average_moments(n, n + 1.0, HALVES, of), (mean, var), rtol=1e-12)
+        np.testing.assert_allclose(bayes_moments(n + 1.0, HALVES, of), (bayes, bayes_var), rtol=1e-12)
+
+
+def test_moments_are_those_of_draws_from_the_posterior() -> None:
+    weights, n, rng = np.array([5.0, 1.0, 0.2]), np.array([[2, 1, 0], [0, 4, 3], [1, 0, 9]]), np.random.default_rng(2)
+    drawn = np.stack([rng.dirichlet(row + 1.0, 40_000) @ HALVES for row in n], axis=-1) @ (weights / weights.sum())
+    found = bayes_moments(n + 1.0, HALVES, relative_weights(weights))
+    assert found.mean == pytest.approx(drawn.mean(), abs=4 * drawn.std() / 200)
+    assert found.var == pytest.approx(drawn.var(), rel=0.04)
+
+
+def test_scores_of_simulated_trials_spread_as_the_self_centred_sigma_says() -> None:
+    """Easy and hard benchmarks of unequal weights: the variance of a benchmark is estimated from that alone."""
+    rng, labels, n = np.random.default_rng(3), np.repeat([0, 1], [30, 300]), 4
+    g = relative_weights(np.where(labels == 0, 10.0, 1.0))
+    chance = np.where(labels == 0, rng.beta(40.0, 40.0, 330), rng.beta(38.0, 2.0, 330))
+    right = rng.binomial(n, chance, (1500, 330))
+    counts = np.stack([n - right, right], axis=-1)
+    truth = float((g**2 * chance * (1.0 - chance) / n).sum()) / 330**2
+    apart = estimate(counts, BINARY, "self", np.array(80), g=g, groups=labels).var.mean()
+    assert apart == pytest.approx(truth, rel=0.12)
+    assert estimate(counts, BINARY, "self", np.array(80), g=g).var.mean() < 0.85 * truth, "one prior for both is not"
+
+
+@pytest.mark.parametrize("prior", ["uniform", "self"])
+def test_equal_weights_change_no_digit(prior: Prior) -> None:
+    counts = some_counts()
+    plain = estimate(counts, HALVES, prior, np.array(80))
+    equal = estimate(counts, HALVES, prior, np.array(80), g=np.ones(11), groups=np.zeros(11, dtype=int))
+    for name in plain.__slots__:
+        assert np.array_equal(getattr(plain, name), getattr(equal, name)), name
+    d, pairs = np.random.default_rng(4).normal(size=(3, 11)), counts[..., ::-1]
+    assert np.array_equal(sampled_variance(d), sampled_variance(d, g=np.ones(11)))
+    assert np.array_equal(sampled_covariance(d), sampled_covariance(d, g=np.ones(11)))
+    values = difference_values(BINARY).values
+    for one, other in zip(
+        paired_moments(pairs, BINARY, values, 80),
+        paired_moments(pairs, BINARY, values, 80, np.ones(11), np.zeros(11, dtype=int)),
+        strict=True,
+    ):
+        assert np.array_equal(one, other)
+
+
+SHARES = (0.75, 0.25)
+
+
+def of_each(counts: np.ndarray, prior: Prior) -> list[Estimates]:
+    """The estimates of both benchmarks, each by itself."""
+    return [estimate(counts[:, label == LABELS], HALVES, prior, np.array(80)) for label in (0, 1)]
+
+
+def summed(parts: Iterable[FloatArray], power: int = 1) -> FloatArray:
+    return np.sum([share**power * part for share, part in zip(SHARES, parts, strict=True)], axis=0)
+
+
+@pytest.mark.parametrize("prior", ["uniform", "self"])
+def test_several_benchmarks_are_the_weighted_sum_of_each_by_itself(prior: Prior) -> None:
+    counts = some_counts()
+    whole, each = estimated(counts, prior), of_each(counts, prior)
+    np.testing.assert_allclose(whole.score, summed(one.score for one in each))
+    np.testing.assert_allclose(whole.bayes, summed(one.bayes for one in each))
+    np.testing.assert_allclose(whole.bayes_var, summed((one.bayes_var for one in each), 2))
+    np.testing.assert_allclose(whole.trial_var, np.concatenate([one.trial_var for one in each], axis=1))
+
+
+def test_variance_and_information_are_those_of_both_benchmarks() -> None:
+    counts = some_counts()
+    whole, each = estimated(counts, "uniform"), of_each(counts, "uniform")
+    sizes = (4.0, 7.0)
+    np.testing.assert_allclose(whole.var, summed((one.var for one in each), 2))
+    noise = summed((one.noise / size**2 for one, size in zip(each, sizes, strict=True)), 2)
+    at_end = summed((one.noise_at_horizon / size**2 for one, size in zip(each, sizes, strict=True)), 2)
+    np.testing.assert_allclose((whole.noise / 121.0, whole.noise_at_horizon / 121.0), (noise, at_end))
+    information = weigh_evidence(whole).information
+    assert information[0] == pytest.approx((at_end[0] + at_end[1]) / (noise[0] + noise[1]))
+
+
+def test_the_further_deviating_trials_are_where_the_variance_is() -> None:
+    counts, variances = some_counts(), []
+    for label, share in enumerate(SHARES):
+        n = counts[:, label == LABELS]
+        nu = n + self_centred_prior(n, HALVES)[:, None]
+        t, trials = nu.sum(axis=-1), n.sum(axis=-1)
+        variances.append(share**2 * (trial_variance(nu, HALVES) * t / (t + 1.0) / trials).mean(axis=1) / n.shape[1])
+    g, trials = 11 * WEIGHTS, counts.sum(axis=-1)
+    beyond = (EVENTS * g**4 / (g**2).sum() / trials**2).sum(axis=1) / 121.0
+    np.testing.assert_allclose(estimated(counts, "self").var, np.sum(variances, axis=0) + beyond)
+
+
+def test_variances_on_questions_like_these_are_those_of_each_benchmark() -> None:
+    d = np.random.default_rng(5).normal(size=(2, 11)) + 3.0 * LABELS
+    bench = Bench(2, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
+    by_hand = [0.75**2 * one[:4].var(ddof=1) / 4 + 0.25**2 * one[4:].var(ddof=1) / 7 for one in d]
+    np.testing.assert_allclose(_sampled(d, bench), by_hand)
+    clusters = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4])
+    found = _sampled(d, replace(bench, clusters=clusters))
+    apart = [sampled_variance(d[:, label == LABELS], clusters[label == LABELS]) for label in (0, 1)]
+    np.testing.assert_allclose(found, 0.75**2 * apart[0] + 0.25**2 * apart[1])
+
+
+def test_a_weighted_sample_spreads_as_drawn_again_and_again() -> None:
+    """The variance of a weighted mean of questions that are drawn together with their weights."""
+    rng = np.random.default_rng(6)
+    weights = rng.uniform(0.2, 3.0, (4000, 60))
+    d = rng.normal(0.3, 1.0, weights.shape) + 0.5 * weights
+    means = (weights * d).sum(axis=1) / weights.sum(axis=1)
+    found = [sampled_variance(one, g=relative_weights(own)) for one, own in zip(d, weights, strict=True)]
+    assert np.mean(found) == pytest.approx(means.var(), rel=0.08)
+    both = sampled_covariance(d[:2], g=relative_weights(weights[0]))
+    alone = sampled_variance(d[0] - d[1], g=relative_weights(weights[0]))
+    assert both[0, 0] + both[1, 1] - 2.0 * both[0, 1] == pytest.approx(float(alone))
+
+
+def test_trials_with_shared_seeds_are_weighed_too() -> None:
+    rng, g = np.random.default_rng(7), relative_weights([4.0, 1.0, 1.0])
+    x, y = rng.integers(0, 2, (2, 3, 6)).astype(float)
+    d, questions = x - y, np.repeat(np.arange(3), 6)
+    counts = np.stack([(d == value).sum(axis=1) for value in (-1, 0, 1)], axis=-1)
+    values = difference_values(BINARY).values
+    found, flat = (paired_moments(counts, BINARY, values, 80, weights) for weights in (g, None))
+    assert found.mean == pytest.approx((g * d.mean(axis=1)).mean())
+    assert found.each == pytest.approx((g**2 / 6).sum() / 9)
+    single = [paired_moments(counts[:, None][at], BINARY, values, 80) for at in range(3)]
+    assert flat.mean == pytest.approx(np.mean([one.mean for one in single]))
+    assert found.noise != pytest.approx(flat.noise)
+    own = coupling(questions, x.ravel(), y.ravel(), g)
+    terms = [[((one - one.mean()) ** 2).sum() / 30 for one in rows] for rows in (x, y, d)]
+    of_x, of_y, of_both = (g**2 @ np.array(one) for one in terms)
+    assert own.variance == pytest.approx(of_both / (of_x + of_y))
+    root = np.sqrt(sum(g[q] ** 4 * terms[0][q] * terms[1][q] * 900 / (900 * 5) for q in range(3)))
+    assert own.sigma == pytest.approx(2.0 * root / (of_x + of_y))
+
+
+def test_trials_go_where_weight_times_spread_is() -> None:
+    v = np.full((3, 11), 0.25)
+    given = question_weights(v, 0.25, 0.25, relative_weights(WEIGHTS))
+    np.testing.assert_allclose(given, np.tile(relative_weights(WEIGHTS), (3, 1)))
+    assert question_weights(v[:1], 0.25, 0.25, relative_weights(WEIGHTS))[0, 0] > 2.0, "of a model alone, too"
+    v[:, 0] = 0.04
+    given = question_weights(v, 0.0, 0.0, relative_weights(WEIGHTS))
+    assert given[0, 0] / given[0, 1] == pytest.approx(0.4)
+
+
+def weighted_plan(**changed: object) -> Plan:
+    bench = Bench(3, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
+    one = Plan(bench, policy=Weighted(), trials=Trials(4, 40))
+    return replace(one, **changed)  # type: ignore[arg-type]
+
+
+def test_a_run_with_equal_weights_takes_the_looks_of_one_without() -> None:
+    plain = replace(weighted_plan(), bench=Bench(3, 11, BINARY))
+    equal = replace(plain, bench=Bench(3, 11, BINARY, question_weights=np.full(11, 0.1)))
+    one, other = (straight(plan, Answers(plan, 5)) for plan in (plain, equal))
+    assert one.looks == other.looks
+    assert one.result() == other.result()
+
+
+@pytest.mark.parametrize("objective", [Best(), Baseline(0), Threshold(0.55), PrecisionOf(0.08)])
+def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(objective) -> None:  # type: ignore[no-untyped-def]
+    plan = weighted_plan(objective=objective)
+    run = straight(plan, Answers(plan, 2, lambda model, question: (0.5, 0.55, 0.6)[model]))
+    result, share = run.result(), WEIGHTS / WEIGHTS.sum()
+    assert result is not None
+    means = run.counts[..., 1] / run.counts.sum(axis=-1)
+    for row in result.models:
+        assert row.score == pytest.approx(float(means[row.model] @ share))
+    for one in result.comparisons:
+        if one.verdict.worse is not None and objective.reference is None:
+            apart = (means[one.verdict.better] - means[one.verdict.worse]) @ share
+            assert one.difference == pytest.approx(float(apart))
+    trials = run.counts.sum(axis=-1)
+    heavy, light = trials[:, LABELS == 0].mean(), trials[:, LABELS == 1].mean()
+    assert heavy > 2.0 * light
+
+
+def test_runs_side_by_side_end_as_each_alone() -> None:
+    plan = weighted_plan(budget=Budget(trials=900))
+    chances = np.random.default_rng(8).uniform(0.3, 0.8, (3, 11))
+    tapes = [
+        Tape.of_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))
+        for seed in range(3)
+    ]
+    ends = RunStack(plan, SummedTapes(tapes, 2), [StackMember(at, 900) for at in range(3)], keep_rounds=False).ends()
+    for tape, end in zip(tapes, ends, strict=True):
+        alone = drive_rounds(Controller(plan), tape)
+        assert np.array_equal(alone.counts, end.counts)
+        assert alone.finished is end.reason
+
+
+@pytest.mark.slow
+def test_what_an_early_end_does_to_a_score_is_of_the_weighted_one() -> None:
+    """With all the weight on some questions, these are all there is to be wrong about."""
+    heavy = np.where(LABELS == 0, 1e6, 1.0)
+    plan = weighted_plan(bench=Bench(3, 11, BINARY, question_weights=heavy), objective=Best(), policy=UnresolvedPairs())
+    run = straight(plan, Answers(plan, 4))
+    ended = EndedRun.of(run)
+    assert ended is not None
+    few = replace(plan, bench=Bench(3, 4, BINARY))
+    same = EndedRun(few, ended.counts[:, :4], ended.reason, ended.affordable, ended.set_aside)
+    found, alone = ended.played_again(300), same.played_again(300)
+    assert np.abs(found.shift - alone.shift).max() < 0.02
+    assert found.spread == pytest.approx(alone.spread, rel=0.25)
+
+
+@pytest.mark.parametrize("trials", [(6, 60), (20, 20)])
+def test_equal_models_are_called_no_more_often_than_promised(trials: tuple[int, int]) -> None:
+    """Rare failures in the heavy benchmark, and models with unequal numbers of trials; promised: 10%."""
+    rng, runs = np.random.default_rng(9), 4000
+    labels = np.repeat([0, 1], [30, 120])
+    g, chance = relative_weights(np.where(labels == 0, 4.0, 1.0)), np.where(labels == 0, 0.02, 0.5)
+    right = [rng.binomial(n, chance, (runs, 150)) for n in trials]
+    one, two = (
+        estimate(np.stack([n - own, own], axis=-1), BINARY, "self", np.array(80), g=g, groups=labels)
+        for n, own in zip(trials, right, strict=True)
+    )
+    z = (one.score - two.score) / np.sqrt(one.var + two.var)
+    assert np.mean(z > 1.645) < 0.056
+    assert np.mean(z < -1.645) < 0.056
+
+
+@pytest.mark.release
+def test_a_run_keeps_the_promise_of_its_rule() -> None:
+    rng, called = np.random.default_rng(10), 0
+    bench = Bench(
+        2, 40, BINARY, question_weights=np.repeat([3.0, 1.0], [10, 30]), benchmark_of=np.repeat([0, 1], [10, 30])
+    )
+    plan = Plan(bench, rule=Sequential(0.95), trials=Trials(4, 40))
+    runs = 400
+    for _ in range(runs):
+        chance = np.tile(rng.uniform(0.1, 0.95, 40), (2, 1))
+        tape = Tape.of_chances(np.stack([1.0 - chance, chance], axis=-1), BINARY, rng)
+        look = drive_rounds(Controller(plan, keep_looks=False), tape).latest_look()
+        assert look is not None
+        called += look.comparisons[0].verdict == "resolved"
+    assert called / runs < 0.13  # 0.10 and two standard errors
+
+
+REFUSED: tuple[tuple[Callable[[], object], str], ...] = (
+    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, 0.0])), "a vector of positive numbers"),
+    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, np.nan])), "a vector of positive numbers"),
+    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0])), "one weight a question"),
+    (lambda: Bench(2, 2, BINARY, benchmark_of=np.array([0, 2])), "labels of benchmark_of must be 0, 1"),
+    (
+        lambda: Plan(Bench(2, 60, BINARY, question_weights=np.arange(1.0, 61.0)), trials=Trials(1, 1), drawn=50),
+        "drawn needs questions that weigh alike",
+    ),
+)
+
+
+@pytest.mark.parametrize(("make", "rule"), REFUSED)
+def test_weights_are_checked_where_they_are_given(make: Callable[[], object], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        make()

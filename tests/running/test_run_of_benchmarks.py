@@ -1,0 +1,128 @@
+"""A run of two benchmarks, from its first request to whoever reads it: one score, and what it is made of."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_runs import Site, small_world
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.load import config_from_mapping, load_config
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.results_file import read_results
+from adaptive_eval.record.view import read_view
+from adaptive_eval.show.markdown import markdown
+from adaptive_eval.show.repeatable import repeatable
+from adaptive_eval.simulate.answering import question_rows
+
+SHARES = {"easy": 0.75, "hard": 0.25}
+
+
+@pytest.fixture
+def ended(site: Site) -> Path:
+    """Two benchmarks of three and of five questions, the first with three times the weight."""
+    rows = [{**row, "level": "odd" if at % 2 else "even"} for at, row in enumerate(question_rows(small_world()))]
+    benchmarks = []
+    for name, some in (("easy", rows[5:]), ("hard", rows[:5])):
+        (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
+        section = {"path": f"{name}.jsonl", "fields": {"metadata": ["level"]}}
+        benchmarks.append({"name": name, "weight": 4 * SHARES[name], "questions": section})
+    more = {"stopping": {"rule": "zscore", "confidence": 0.999}, "trials": {"min": 4, "max": 300}}
+    config = site.config(benchmarks=benchmarks, report={"by": ["level"]}, **more)
+    del config["questions"]
+    path = site.folder / "run.yaml"
+    path.write_text(json.dumps(config))
+    result = site.run(path)
+    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
+    return site.directory()
+
+
+def found(directory: Path) -> Results:
+    results = read_results(directory)
+    assert results is not None
+    return results
+
+
+def invoke(*words: object) -> str:
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code in (0, ExitCode.REACHED, ExitCode.SPENT), result.output
+    return result.stdout
+
+
+def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
+    results = found(ended)
+    parts = {(row.by, row.group, row.model): row for row in results.groups}
+    for model in results.models:
+        own = [parts["benchmark", name, model.name] for name in SHARES]
+        assert [row.questions for row in own] == [3, 5]
+        assert [row.share for row in own] == pytest.approx(list(SHARES.values()))
+        assert model.score == pytest.approx(sum(row.share * row.score for row in own))  # type: ignore[operator]
+        assert model.trials == sum(row.trials for row in own)
+        assert all(0.0 <= row.lo <= row.score <= row.hi <= 1.0 for row in own)  # type: ignore[operator]
+    assert {row.group for row in results.groups if row.by == "level"} == {"odd", "even"}
+    assert sum(row.share for row in results.groups if row.by == "level") == pytest.approx(len(results.models))
+
+
+def test_questions_are_known_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
+    results = found(ended)
+    trials = {row.id: sum(row.trials) for row in results.questions}
+    assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
+    open_longest = [row for row in results.models if row.trials > 8 * 6]
+    assert open_longest, "some model is asked beyond the opening"
+    heavy, light = (np.mean([n for key, n in trials.items() if key.startswith(name)]) for name in SHARES)
+    assert heavy > 1.5 * light
+
+
+def test_all_who_read_the_run_find_the_same_scores(ended: Path) -> None:
+    results = found(ended)
+    scores = {row.name: row.score for row in results.models}
+    report = markdown(read_view(ended))
+    assert "## Scores by benchmark" in report
+    assert "easy (3 questions)" in report
+    assert "## Scores by level" in report
+    for row in _relabelled(ended):
+        assert row["score"] == pytest.approx(scores[str(row["name"])])
+    same = json.loads(invoke("compare", ended, ended, "--format", "json"))["changes"]
+    for row in same["models"]:
+        assert row["score_a"] == pytest.approx(scores[row["name"]])
+        assert row["difference"] == 0.0
+
+
+def _relabelled(directory: Path) -> Sequence[dict[str, object]]:
+    told = json.loads(invoke("relabel", directory, "--format", "json"))["relabelling"]
+    models: Sequence[dict[str, object]] = told["rubrics"][0]["models"]
+    return models
+
+
+def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    invoke("replay", ended, "--config", config, "--output", tmp_path / "again")
+    scores, again = ({row.name: row.score for row in found(one).models} for one in (ended, tmp_path / "again"))
+    assert again == pytest.approx(scores), "the same trials in their order"
+
+
+def test_the_run_goes_on_with_the_same_weights_alone(ended: Path, site: Site) -> None:
+    config = site.folder / "run.yaml"
+    assert site.run(config, "--set", "trials.max=32").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    other = site.run(config, "--set", "benchmarks.0.weight=1")
+    assert other.exit_code == ExitCode.CONFIGURATION
+    assert "benchmarks.easy.weight" in other.stderr
+
+
+def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
+    view = read_view(ended)
+    assert view is not None
+    config = config_from_mapping(repeatable(view).configuration)
+    own = load_config(ended.parent.parent / "run.yaml")
+    for section in ("benchmarks", "questions", "grader", "prompt", "models", "rubric"):
+        assert getattr(config, section) == getattr(own, section)
+
+
+def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) -> None:
+    before = found(ended)
+    invoke("regrade", ended)
+    assert found(ended).models == before.models

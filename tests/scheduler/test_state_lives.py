@@ -1,0 +1,94 @@
+"""Whatever befalls a run, on its pure state: the same looks as undisturbed, caps that hold, sums that are right."""
+
+import random
+from collections import Counter
+
+import pytest
+from pure_lives import SKILLS, Disk, Endpoints, Place, Setting, Start
+from thoroughness import THOROUGH
+
+from adaptive_eval.core.settings import Budget, Pace, Trials
+from adaptive_eval.core.types import Reason
+from adaptive_eval.store import ThresholdsFrozen, events_of_kind
+
+LIVES = 30
+BEYOND_ITS_OPENING = 1415
+"""A life that begins with two models, which are asked for more than the opening of all three."""
+
+
+def whole_life(number: int) -> str:
+    """One life of a run, and what it was like."""
+    chance = random.Random(number)
+    setting = Setting.drawn(chance, number)
+    disk, endpoints = Disk(), Endpoints(number)
+    broken = False
+    for _ in range(chance.randrange(5)):
+        endpoints.broken = frozenset(chance.choice([[], [], [], [], ["q0"], ["q1"]]))
+        broken = broken or bool(endpoints.broken)
+        models = tuple(SKILLS) if chance.random() < 0.8 else tuple(chance.sample(sorted(SKILLS), 2))
+        Start(
+            setting,
+            disk,
+            endpoints,
+            chance,
+            models,
+            dies_at=chance.choice([None, chance.randrange(1, 30), chance.randrange(1, 400)]),
+            stops_at=chance.choice([None, None, chance.randrange(1, 300)]),
+            trouble=chance.choice([0.0, 0.0, 0.1]),
+        ).run()
+    endpoints.broken = frozenset()
+    last = Start(setting, disk, endpoints, chance)
+    assert last.run()
+    reference = Start(setting, Disk(), Endpoints(number), random.Random(0))
+    assert reference.run()
+    assert last.controller.looks == disk.looks
+    ends = {last.controller.finished, reference.controller.finished}
+    if Reason.BUDGET in ends or setting.tight:
+        return "capped"
+    assert not last.disturbed
+    if broken and setting.judged and setting.capped:  # what came to nothing is in a trial's price, which shares go by
+        return "at other prices"
+    if thresholds(disk) != thresholds(reference.disk):
+        return "fitted on others"
+    assert len(ends) == 1
+    assert disk.looks == reference.disk.looks
+    assert setting.pace.held or categories(reference.disk).items() <= categories(disk).items()
+    return "compared"
+
+
+def categories(disk: Disk) -> dict[Place, int | None]:
+    return {place: one.category for place, one in disk.rows.items()}
+
+
+def thresholds(disk: Disk) -> list[ThresholdsFrozen]:
+    return events_of_kind(disk.log, ThresholdsFrozen)
+
+
+def test_some_lives_of_the_state() -> None:
+    found = Counter(whole_life(number) for number in range(LIVES))
+    assert found["compared"] > LIVES // 3 and found["capped"]
+
+
+def test_answers_of_a_model_that_was_removed_wait_for_thresholds_until_it_comes_back() -> None:
+    setting = Setting(7, False, True, slots=3, samples=1, trials=Trials(2, 4), pace=Pace(), budget=Budget())
+    disk, endpoints, chance = Disk(), Endpoints(7), random.Random(7)
+    Start(setting, disk, endpoints, chance, dies_at=20).run()
+    waiting = {place for place, one in disk.rows.items() if one.awaits and place[0] == "cyd"}
+    assert waiting and not thresholds(disk)
+    without = Start(setting, disk, endpoints, chance, models=("ada", "bob"))
+    assert without.run() and thresholds(disk)
+    assert all(disk.rows[place].awaits for place in waiting)
+    back = Start(setting, disk, endpoints, chance)
+    assert back.run() and not any(one.awaits for one in disk.rows.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(4))
+def test_more_lives_of_the_state(chunk: int) -> None:
+    lives = 25_000 if THOROUGH else 500
+    for number in range(chunk * lives, (chunk + 1) * lives):
+        whole_life(number + LIVES)
+
+
+def test_caps_count_answers_that_wait_for_thresholds_and_that_no_round_has_asked_for() -> None:
+    assert whole_life(BEYOND_ITS_OPENING) == "capped"

@@ -1,0 +1,503 @@
+"""Whole runs on servers that they start: asked while they are up, with few swaps, and never deciding anything."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from answer_times import AnswerTimes
+from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, plan
+from patient_time import HANGS
+
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.settings import Pace
+from adaptive_eval.core.tape import Tape, TrialArrays
+from adaptive_eval.core.types import Reason
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.pooled import PooledEndpoint
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.types import Halt
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
+from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
+from adaptive_eval.study.timed import drive_in_time
+from adaptive_eval.supply.hosts import LastingHost, OverlappingHost
+
+
+class FakeHost:
+    """Counts its swaps, and finds it wrong when a model is asked that is not there."""
+
+    has_place, kept = True, False
+    own = False
+    lasting: LastingHost | None = None
+    found: int | None = None
+    overlapping: OverlappingHost | None = None
+
+    def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
+        self.models = models
+        self.delay = delay
+        self.loads: list[int] = []
+        self.released: list[int] = []
+        self.loaded: int | None = None
+        self.fails: Callable[[int], bool] = lambda model: False
+        self.rng = random.Random(0)
+        names = list(SKILLS)
+        self.endpoints = {model: bed.endpoints[names[model]] for model in models}
+        for model, endpoint in self.endpoints.items():
+            endpoint.fail = self._check(model)
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.loaded is None or self.endpoints[self.loaded].in_flight == 0, "a server in use was stopped"
+        self.loaded = None
+        self.loads.append(model)
+        await asyncio.sleep(self.delay * self.rng.random())
+        if self.fails(model):
+            raise LaunchFailed("its server exited with status 1 before it was ready")
+        self.loaded = model
+        tell(ServerLaunched(model=list(SKILLS)[model]))
+
+    async def acquire(
+        self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
+    ) -> None:
+        raise AssertionError("it is there")
+
+    def abandon(self, model: int, error: BaseException) -> None:
+        return
+
+    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.loaded == model and self.endpoints[model].in_flight == 0, "a server in use was stopped"
+        self.loaded = None
+        self.released.append(model)
+        tell(ServerReleased(model=list(SKILLS)[model]))
+
+    rest = release
+
+    def _check(self, model: int) -> Callable[[str, range], None]:
+        def check(prompt: str, seeds: range) -> None:
+            assert self.loaded == model, "a model was asked while its server was not up"
+
+        return check
+
+
+@pytest.fixture(scope="module", params=[0, 3], ids=["lookahead 0", "lookahead 3"])
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bed:
+    """The run where everyone has a server of its own that is there already."""
+    bed = Bed(tmp_path_factory.mktemp("reference"), plan(pace=Pace(request.param)))
+    asyncio.run(bed.start())
+    assert bed.controller.finished in (Reason.SETTLED, Reason.OUT_OF_REACH)
+    return bed
+
+
+GROUPS = ([[0], [1], [2]], [[0, 1, 2]], [[2, 0], [1]], [[1, 2]])
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids=str)
+async def test_no_look_depends_on_turns(tmp_path: Path, reference: Bed, groups: list[list[int]]) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=5)
+    bed.hosts = hosts = [FakeHost(bed, models) for models in groups]
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+    for host in hosts:
+        assert set(host.loads) == set(host.models)
+        if len(host.models) == 1:
+            assert len(host.loads) == 1, "who shares with nobody is started once"
+
+
+class Stored(Tape):
+    """The outcomes of a run that was, as a tape for its replay."""
+
+    def __init__(self, bed: Bed) -> None:
+        names, questions = list(SKILLS), [question.id for question in QUESTIONS]
+        found = bed.outcomes().items()
+        self._stored = {(names.index(name), questions.index(key), trial): kind for (name, key, trial), kind in found}
+
+    def category(self, model: int, question: int, trial: int) -> int:
+        category = self._stored[model, question, trial]
+        assert category is not None
+        return category
+
+    def categories(self, trials: TrialArrays) -> np.ndarray:
+        return np.array([self.category(*one) for one in zip(*map(np.ndarray.tolist, trials), strict=True)])
+
+
+async def test_models_are_swapped_as_in_a_replay_and_no_more_than_they_must(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan)
+    host, replayed = FakeHost(bed, [0, 1, 2]), ReplayedHost([0, 1, 2], 8, 180.0)
+    bed.hosts = [host]
+    await bed.start()
+    times = AnswerTimes(Latency(), (3, len(QUESTIONS)), np.array([0.0, 1.0]), np.random.default_rng(0))
+    replay = Controller(reference.plan)
+    timeline = drive_in_time(replay, Stored(reference), times, 8, shared=[replayed])
+    assert replay.looks == bed.controller.looks
+    assert host.loads == [swap.model for swap in timeline.swaps]
+    if reference.plan.pace.lookahead == 0:
+        rows = [(0, 0, 0), *(look.trials for look in bed.controller.looks)]
+        rounds = [{model for model in range(3) if now[model] > last[model]} for last, now in pairwise(rows)]
+        there_already = sum(now >= last for last, now in pairwise(rounds))
+        assert len(host.loads) <= sum(map(len, rounds)) - there_already
+
+
+async def test_servers_that_are_stopped_and_started_again_decide_nothing(tmp_path: Path) -> None:
+    held = plan(pace=Pace(lookahead=1, held=True))
+    beds = [Bed(tmp_path / name, held) for name in ("there", "own")]
+    for bed in beds:
+        for endpoint, skill in zip(bed.endpoints.values(), (0.6, 0.5, 0.45), strict=True):
+            endpoint.skill = skill
+    beds[1].hosts = hosts = [FakeHost(beds[1], [model]) for model in range(3)]
+    for host in hosts:
+        host.own, host.lasting = True, host
+    for bed in beds:
+        await bed.start()
+    assert beds[1].looks() == beds[0].looks()
+    one, other = (bed.outcomes() for bed in beds)
+    assert {key: one[key] for key in one.keys() & other.keys()} == {
+        key: other[key] for key in one.keys() & other.keys()
+    }
+    for host in hosts:
+        assert len(host.loads) <= len(host.released) + 1, "it is started once more each time that it was stopped"
+
+
+async def test_a_finished_run_starts_no_server(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    await bed.start()
+    host = FakeHost(bed, [0, 1, 2])
+    bed.hosts = [host]
+    await bed.start()
+    assert host.loads == []
+
+
+async def test_a_server_that_does_not_start_ends_a_run_that_has_no_answer_yet(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    bed.hosts = hosts = [FakeHost(bed, [0]), FakeHost(bed, [1, 2], delay=3600.0)]
+    hosts[0].fails = lambda model: True
+    with pytest.raises(LaunchFailed, match="ada: its server exited with status 1 .*\n.*adaptive-eval check"):
+        await bed.start()
+    assert hosts[1].loaded is None, "the start of the other one was left off"
+
+
+async def test_later_its_model_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    host = FakeHost(bed, [0, 1, 2])
+    host.fails = lambda model: model == 1
+    bed.hosts = [host]
+    scheduler = await bed.start()
+    assert {model: lost.reason for model, lost in scheduler.state.departures.lost.items()} == {
+        1: "its server exited with status 1 before it was ready"
+    }
+    assert host.loads.count(1) == 1
+    assert bed.controller.finished is Reason.BLOCKED
+    assert {model for model, _, _ in bed.outcomes()} == {"ada", "cyd"}
+
+
+async def test_a_defect_of_a_host_is_not_swallowed(tmp_path: Path) -> None:
+    class Broken(FakeHost):
+        async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+            raise ZeroDivisionError
+
+    bed = Bed(tmp_path)
+    bed.hosts = [Broken(bed, [0, 1, 2])]
+    with pytest.raises(ZeroDivisionError):
+        await bed.start()
+
+
+async def test_stopped_while_a_server_is_started_the_run_ends_at_once(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan)
+    host = FakeHost(bed, [0, 1, 2], delay=3600.0)
+    bed.hosts = [host]
+    async with asyncio.timeout(HANGS):
+        scheduler = await bed.start(lambda scheduler: asyncio.get_running_loop().call_later(0.1, scheduler.stop))
+    assert scheduler.ending.halt is Halt.DRAINED
+    assert host.loads == [0] and bed.outcomes() == {}
+
+
+async def test_stopped_and_resumed_it_is_the_same_run(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan)
+    rng, starts = random.Random(7), 0
+    while bed.controller.finished is None:
+        starts += 1
+        bed.hosts = [FakeHost(bed, [0, 1, 2])]
+
+        def stop_soon(scheduler: Scheduler) -> None:
+            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.04)
+            for _ in range(rng.randint(1, 2)):
+                loop.call_later(delay, scheduler.stop)
+
+        await bed.start(stop_soon if starts < 8 else None)
+    assert starts > 2
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+
+
+# -- a pool ------------------------------------------------------------------------------------------------------------
+
+
+class PoolPlace(FakeHost):
+    """One of several places that serve the same models."""
+
+    def __init__(self, bed: Bed, places: "list[PoolPlace]", delay: float = 0.002) -> None:
+        super().__init__(bed, range(len(SKILLS)), delay)
+        self.places = places
+        places.append(self)
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        alone = self.loaded is not None and sum(one.loaded == self.loaded for one in self.places) == 1
+        assert not alone or self.endpoints[self.loaded or 0].in_flight == 0, "the last server in use was stopped"
+        self.loaded = None
+        self.loads.append(model)
+        await asyncio.sleep(self.delay * self.rng.random())
+        if self.fails(model):
+            raise LaunchFailed("its server exited with status 1 before it was ready")
+        self.loaded = model
+        tell(ServerLaunched(model=list(SKILLS)[model], on=f"gpu{self.places.index(self)}"))
+
+    def _check(self, model: int) -> Callable[[str, range], None]:
+        def check(prompt: str, seeds: range) -> None:
+            up = [place for place in self.places if place.loaded == model]
+            assert up, "a model was asked while no server of it was up"
+            assert self.endpoints[model].in_flight <= SLOTS * len(up)
+
+        return check
+
+
+SLOTS = 3
+
+
+def pool(bed: Bed, places: int) -> list[PoolPlace]:
+    hosts: list[PoolPlace] = []
+    for _ in range(places):
+        PoolPlace(bed, hosts)
+    bed.hosts = hosts
+    return hosts
+
+
+@pytest.mark.parametrize("places", [1, 2, 3, 5])
+async def test_no_look_depends_on_a_pool(tmp_path: Path, reference: Bed, places: int) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = pool(bed, places)
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+    assert {model for host in hosts for model in host.loads} == {0, 1, 2}
+
+
+async def test_places_that_nobody_else_wants_become_further_replicas(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(), slots=SLOTS)
+    hosts = pool(bed, 4)
+    await bed.start()
+    first = [host.loads[0] for host in hosts if host.loads]
+    assert sorted(first[:3]) == [0, 1, 2], "everybody is served before anybody is served twice"
+    assert hosts[3].loads, "and then somebody is"
+    assert max(endpoint.most_in_flight for endpoint in bed.endpoints.values()) > SLOTS
+
+
+async def test_a_replica_that_does_not_start_is_done_without(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = pool(bed, 4)
+    hosts[3].fails = lambda model: True
+    scheduler = await bed.start()
+    assert not scheduler.state.departures.lost and bed.looks() == reference.looks()
+    assert len(hosts[3].loads) == len(set(hosts[3].loads)), "what does not come up is not tried there again"
+    told = events_of_kind(bed.observer.events, ServersNoticed)
+    assert {one.notice for one in told} == {"no_further_server"}
+
+
+async def test_a_model_that_does_not_come_up_at_some_places_is_served_at_another(
+    tmp_path: Path, reference: Bed
+) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = pool(bed, 3)
+    for host in hosts[:2]:
+        host.fails = lambda model: model == 1
+    scheduler = await bed.start()
+    assert not scheduler.state.departures.lost and bed.looks() == reference.looks()
+    assert 1 in hosts[2].loads and all(host.loads.count(1) <= 1 for host in hosts[:2])
+    assert any(1 in host.loads for host in hosts[:2]), "it was tried there"
+
+
+async def test_a_model_that_comes_up_nowhere_is_tried_once_at_each_place_and_set_aside(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, slots=SLOTS)
+    hosts = pool(bed, 2)
+    for host in hosts:
+        host.fails = lambda model: model == 1
+        host.delay = 0.0
+    bed.endpoints["ada"].delay = bed.endpoints["cyd"].delay = 0.0
+    scheduler = await bed.start()
+    assert list(scheduler.state.departures.lost) == [1]
+    assert [host.loads.count(1) for host in hosts] == [1, 1]
+
+
+async def stopped_and_resumed(
+    bed: Bed, reference: Bed, rng: random.Random, opened: Callable[[], object], longest: float
+) -> None:
+    """On places that are `opened` anew, each start is stopped at some moment, once or twice: it is the same run."""
+    starts = 0
+    while bed.controller.finished is None:
+        starts += 1
+        opened()
+
+        def stop_soon(scheduler: Scheduler) -> None:
+            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, longest)
+            for _ in range(rng.randint(1, 2)):
+                loop.call_later(delay, scheduler.stop)
+
+        await bed.start(stop_soon if starts < 8 else None)
+    assert starts > 2
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+
+
+async def test_a_pool_that_is_stopped_and_resumed_is_the_same_run(tmp_path: Path, reference: Bed) -> None:
+    bed, rng = Bed(tmp_path, reference.plan, slots=SLOTS), random.Random(8)
+    await stopped_and_resumed(bed, reference, rng, lambda: pool(bed, rng.randint(1, 4)), 0.04)
+
+
+# -- places with memory for two ----------------------------------------------------------------------------------------
+
+Fits = Callable[[int, int], bool]
+
+
+class RoomyPlace:
+    """A place of a pool where some models fit beside each other; it finds it wrong when a server in use is stopped."""
+
+    has_place, kept = True, False
+    own = False
+    lasting = None
+    found: int | None = None
+    models = tuple(range(len(SKILLS)))
+
+    def __init__(self, name: str, bed: Bed, fits: Fits, *, small: bool = False) -> None:
+        """`small`: nothing starts beside another one, whatever `fits` says."""
+        self.name, self.fits, self.small, self.overlapping = name, fits, small, self
+        self.endpoints = {
+            model: LaunchedEndpoint(partial(FakeEndpoint, who, skill, delay=0.004))
+            for model, (who, skill) in enumerate(SKILLS.items())
+        }
+        self.loaded: int | None = None
+        self.leaving: int | None = None
+        self.loads: list[int] = []
+        self.pairs: set[tuple[int, int]] = set()
+        """Models that were brought up beside one whose last answers came."""
+        self.rng = random.Random(name)
+        self.stopping = 0.0
+        """How long a server takes to stop beside the next one."""
+
+    async def acquire(
+        self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
+    ) -> None:
+        raise AssertionError("it is there")
+
+    def abandon(self, model: int, error: BaseException) -> None:
+        self.endpoints[model].give_up(str(error))
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        before, self.loaded = self.loaded, None
+        if before is not None:
+            await self._stop(before, tell)
+        if beside := self.leaving is not None:
+            assert self.leaving is not None and self.fits(self.leaving, model) and self.leaving != model
+            self.pairs.add((self.leaving, model))
+        self.loads.append(model)
+        await self._moment()
+        if beside and self.small:
+            raise LaunchFailed("its server exited with status 1 before it was ready: out of memory")
+        self.loaded = model
+        self.endpoints[model].begin()
+        tell(ServerLaunched(model=list(SKILLS)[model], on=self.name))
+
+    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.loaded == model
+        self.loaded = None
+        await self._stop(model, tell)
+
+    def beside(self, model: int, other: int) -> bool:
+        return self.fits(model, other)
+
+    def retire(self, model: int) -> None:
+        assert self.loaded == model and self.leaving is None
+        self.loaded, self.leaving = None, model
+        self.endpoints[model].retire()
+
+    def idle(self, model: int) -> bool:
+        return self.endpoints[model].idle
+
+    def leave(self, model: int, tell: Callable[[Event], None]) -> Coroutine[Any, Any, None]:
+        assert self.leaving == model
+        self.endpoints[model].give_up("its server was stopped")
+        return self._left(model, tell)
+
+    async def _left(self, model: int, tell: Callable[[Event], None]) -> None:
+        await asyncio.sleep(self.stopping)
+        await self._stop(model, tell)
+        self.leaving = None
+
+    async def _stop(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.idle(model), "a server in use was stopped"
+        await self.endpoints[model].end()
+        self.endpoints[model].give_up("its server was stopped")
+        await self._moment()
+        tell(ServerReleased(model=list(SKILLS)[model], on=self.name))
+
+    async def _moment(self) -> None:
+        await asyncio.sleep(0.002 * self.rng.random())
+
+
+def roomy_pool(
+    bed: Bed, places: int, fits: Fits = lambda model, other: True, *, small: bool = False
+) -> list[RoomyPlace]:
+    bed.hosts = hosts = [RoomyPlace(f"gpu{number}", bed, fits, small=small) for number in range(places)]
+    for model, name in enumerate(SKILLS):
+        bed.endpoints[name] = PooledEndpoint([host.endpoints[model] for host in hosts])  # type: ignore[assignment]
+    return hosts
+
+
+@pytest.mark.parametrize("places", [1, 2, 4])
+async def test_no_look_depends_on_models_that_overlap(tmp_path: Path, reference: Bed, places: int) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = roomy_pool(bed, places)
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+    assert any(host.pairs for host in hosts)
+
+
+async def test_what_does_not_fit_waits_until_the_place_is_empty(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    (host,) = roomy_pool(bed, 1, lambda model, other: {model, other} == {0, 1})
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert host.pairs <= {(0, 1), (1, 0)} and host.pairs, "cyd fits beside nobody"
+    assert set(host.loads) == {0, 1, 2}
+
+
+async def test_a_place_that_turns_out_too_small_is_drained_from_then_on(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    (host,) = roomy_pool(bed, 1, small=True)
+    scheduler = await bed.start()
+    assert not scheduler.state.departures.lost and bed.looks() == reference.looks()
+    assert len(host.pairs) == 1, "it is tried once"
+    (told,) = events_of_kind(bed.observer.events, ServersNoticed)
+    assert told.notice == "no_room_beside" and "out of memory" in told.text
+
+
+async def test_whoever_waits_for_a_server_that_is_slow_to_stop_is_asked_after_it(
+    tmp_path: Path, reference: Bed
+) -> None:
+    """All answers of the next model may be there by then, so that nothing else goes on."""
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    (host,) = roomy_pool(bed, 1)
+    host.stopping = 0.1
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert host.pairs
+
+
+async def test_models_that_overlap_are_stopped_and_resumed(tmp_path: Path, reference: Bed) -> None:
+    bed, rng = Bed(tmp_path, reference.plan, slots=SLOTS), random.Random(9)
+    await stopped_and_resumed(bed, reference, rng, lambda: roomy_pool(bed, rng.randint(1, 3)), 0.06)

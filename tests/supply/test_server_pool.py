@@ -1,0 +1,326 @@
+"""A pool of servers by itself: what it starts and stops, by what is demanded, and what it says on the run's queue."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.store import Event, ServerRests
+from adaptive_eval.supply.happenings import (
+    Broken,
+    Happening,
+    NoFurtherServer,
+    NoRoomBeside,
+    Noted,
+    PlaceFreed,
+    PlacesLost,
+    ServerDown,
+    ServerUp,
+)
+from adaptive_eval.supply.hosts import OnLost, PlaceLost
+from adaptive_eval.supply.pool import ServerPool
+
+ADA, BOB, CYD = range(3)
+NAMES = ["ada", "bob", "cyd"]
+
+
+@dataclass
+class FakeDemand:
+    """What is asked of each model, as a test says; nothing, unless it says so."""
+
+    wanted: set[int] = field(default_factory=set)
+    queued: dict[int, int] = field(default_factory=dict)
+    """For how many servers of a model there is a queue."""
+    booked: set[int] = field(default_factory=set)
+    flying: set[int] = field(default_factory=set)
+    owed: set[int] = field(default_factory=set)
+    settled: set[int] = field(default_factory=set)
+    resting: set[int] = field(default_factory=set)
+    idle: dict[int, tuple[str, ...] | None] = field(default_factory=dict)
+    """Models that have been idle for long, and what they wait for."""
+
+    def is_wanted(self, model: int) -> bool:
+        return model in self.wanted
+
+    def has_queue_for(self, model: int, servers: int) -> bool:
+        return self.queued.get(model, 0) >= servers
+
+    def is_booked(self, model: int) -> bool:
+        return model in self.booked
+
+    def in_flight(self, model: int) -> int:
+        return int(model in self.flying)
+
+    def is_owed(self, model: int) -> bool:
+        return model in self.owed
+
+    def is_settled(self, model: int) -> bool:
+        return model in self.settled
+
+    def is_resting(self, model: int) -> bool:
+        return model in self.resting
+
+    def is_idle_for_long(self, model: int) -> bool:
+        return model in self.idle
+
+    def awaited_models(self, model: int) -> tuple[str, ...] | None:
+        return self.idle.get(model)
+
+
+class FakeHost:
+    """A place that does at once what it is told, and remembers it."""
+
+    kept = False
+    found: int | None = None
+
+    def __init__(
+        self,
+        models: Sequence[int] = (ADA, BOB, CYD),
+        *,
+        own: bool = False,
+        lasting: bool = False,
+        room_for_two: bool = False,
+        passing: bool = False,
+    ) -> None:
+        """`passing`: the place has to be acquired."""
+        self.models, self.own, self.has_place = models, own, not passing
+        self.lasting = self if lasting else None
+        self.overlapping = self if room_for_two else None
+        self.did: list[str] = []
+        self.fails: dict[int | None, BaseException] = {}
+        """The error of loading a model, or of acquiring the place (None)."""
+        self.abandoned: list[int] = []
+        self.is_drained = True
+        """The last answers of a retired model have come."""
+        self.lose: OnLost = lambda error: None
+
+    async def acquire(self, model: int, tell: Callable[[Event], None], lost: OnLost) -> None:
+        if None in self.fails:
+            raise self.fails[None]
+        self.has_place, self.lose = True, lost
+        self.did.append("acquired")
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        self.did.append(f"up {NAMES[model]}")
+        if model in self.fails:
+            raise self.fails[model]
+
+    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+        self.did.append(f"released {NAMES[model]}")
+
+    async def rest(self, model: int, tell: Callable[[Event], None]) -> None:
+        self.did.append(f"stopped {NAMES[model]}")
+
+    def abandon(self, model: int, error: BaseException) -> None:
+        self.abandoned.append(model)
+
+    def beside(self, model: int, other: int) -> bool:
+        return True
+
+    def retire(self, model: int) -> None:
+        self.did.append(f"retired {NAMES[model]}")
+
+    def idle(self, model: int) -> bool:
+        return self.is_drained
+
+    async def leave(self, model: int, tell: Callable[[Event], None]) -> None:
+        self.did.append(f"left {NAMES[model]}")
+
+
+class PoolBench:
+    """A pool of such places, and what it has said."""
+
+    def __init__(self, *hosts: FakeHost) -> None:
+        self.said: list[Happening] = []
+        self.pool = ServerPool(hosts, NAMES, self.said.append)
+
+    async def settle(self, **demand: object) -> list[Happening]:
+        """What the pool says, once all that it begins now is done."""
+        self.said.clear()
+        self.pool.settle(FakeDemand(**demand))  # type: ignore[arg-type]
+        for _ in range(10):  # whatever it has begun takes no longer
+            await asyncio.sleep(0)
+        return list(self.said)
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can_take_its_place(own: bool) -> None:
+    host = FakeHost([ADA], own=own, lasting=True)
+    bench = PoolBench(host)
+    up, stopped = ["up ada"], ["up ada", "stopped ada"]
+    assert await bench.settle(wanted={ADA}) == [ServerUp(ADA)]
+    assert await bench.settle() == [] and host.did == up, "it waits for others that it is compared with"
+    said = await bench.settle(resting={ADA})
+    assert host.did == (stopped if own else up)
+    assert said == ([Noted(ServerRests("ada")), PlaceFreed()] if own else [])
+    assert await bench.settle(resting={ADA}) == [] and host.did == (stopped if own else up)
+    await bench.settle(wanted={ADA})
+    assert host.did == ([*stopped, "up ada"] if own else up)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+async def test_a_server_that_waits_for_a_batch_is_stopped_where_its_place_stays(lasting: bool) -> None:
+    host = FakeHost([ADA], lasting=lasting)
+    bench = PoolBench(host)
+    await bench.settle(wanted={ADA})
+    said = await bench.settle(idle={ADA: ("bob",)})
+    assert said == ([Noted(ServerRests("ada", ("bob",))), PlaceFreed()] if lasting else [])
+    assert await bench.settle(idle={ADA: ("bob",)}) == []
+    await bench.settle(wanted={ADA})
+    assert host.did == (["up ada", "stopped ada", "up ada"] if lasting else ["up ada"])
+
+
+async def test_a_settled_model_gives_its_place_to_the_next_one() -> None:
+    host = FakeHost()
+    bench = PoolBench(host)
+    await bench.settle(wanted={ADA})
+    assert await bench.settle(settled={ADA}) == [PlaceFreed()]
+    assert await bench.settle(settled={ADA}, wanted={CYD}) == [ServerUp(CYD)]
+    assert host.did == ["up ada", "released ada", "up cyd"]
+    assert [bench.pool.servers(model) for model in (ADA, BOB, CYD)] == [0, 0, 1]
+    assert bench.pool.deserted == {ADA, BOB}
+
+
+async def test_a_model_stays_until_all_that_it_owes_is_committed_and_then_comes_the_next_in_the_circle() -> None:
+    host = FakeHost()
+    bench = PoolBench(host)
+    await bench.settle(wanted={BOB})
+    await bench.settle(wanted={ADA, BOB, CYD})
+    await bench.settle(wanted={ADA, CYD}, owed={BOB})
+    assert host.did == ["up bob"]
+    await bench.settle(wanted={ADA, CYD})
+    assert host.did == ["up bob", "up cyd"]
+
+
+async def test_a_place_that_nobody_else_wants_becomes_one_more_server_where_more_waits_than_one_takes() -> None:
+    hosts = [FakeHost(), FakeHost()]
+    bench = PoolBench(*hosts)
+    await bench.settle(wanted={ADA})
+    assert bench.pool.servers(ADA) == 1
+    await bench.settle(wanted={ADA}, queued={ADA: 1})
+    assert bench.pool.servers(ADA) == 2
+
+
+@pytest.mark.parametrize("queued", [1, 2, 3])
+async def test_places_are_acquired_for_as_many_servers_as_have_something_to_do(queued: int) -> None:
+    hosts = [FakeHost(passing=True) for _ in range(4)]
+    bench = PoolBench(*hosts)
+    await bench.settle(wanted={ADA}, queued={ADA: queued})
+    assert sum(host.has_place for host in hosts) == queued, "the first one is for the model, each further one by queue"
+
+
+async def test_a_model_that_does_not_come_up_at_one_place_is_tried_at_the_other_and_then_is_down() -> None:
+    hosts, error = [FakeHost(), FakeHost()], LaunchFailed("out of memory")
+    for host in hosts:
+        host.fails[ADA] = error
+    bench = PoolBench(*hosts)
+    assert await bench.settle(wanted={ADA}) == [NoFurtherServer(ADA, error), PlaceFreed()]
+    assert hosts[0].abandoned == []
+    assert await bench.settle(wanted={ADA}) == [ServerDown(ADA, error)]
+    assert [host.abandoned for host in hosts] == [[ADA], [ADA]]
+    assert await bench.settle(wanted={ADA}) == []
+    assert [host.did for host in hosts] == [["up ada"], ["up ada"]]
+
+
+async def test_a_defect_of_a_host_is_said_as_such() -> None:
+    host, error = FakeHost(), ZeroDivisionError()
+    host.fails[ADA] = error
+    assert await PoolBench(host).settle(wanted={ADA}) == [Broken(error)]
+
+
+async def test_where_every_place_is_refused_the_models_that_are_asked_are_down_each_once() -> None:
+    hosts, error = [FakeHost(passing=True), FakeHost(passing=True)], LaunchFailed("no node in 900 s")
+    for host in hosts:
+        host.fails[None] = error
+    bench = PoolBench(*hosts)
+    assert await bench.settle(wanted={ADA, BOB}) == [PlaceFreed(), PlaceFreed()]
+    assert await bench.settle(wanted={ADA, BOB}) == [ServerDown(ADA, error), ServerDown(BOB, error)]
+    assert await bench.settle(wanted={ADA, BOB}) == []
+    assert await bench.settle(wanted={CYD}) == [ServerDown(CYD, error)], "it was asked later, and has no place either"
+    assert [host.abandoned for host in hosts] == [[ADA, BOB, CYD]] * 2
+
+
+async def test_a_further_place_that_is_refused_sets_nobody_aside() -> None:
+    here, elsewhere, error = FakeHost(), FakeHost(passing=True), LaunchFailed("no node in 900 s")
+    elsewhere.fails[None] = error
+    bench = PoolBench(here, elsewhere)
+    await bench.settle(wanted={ADA})
+    said = await bench.settle(wanted={ADA}, queued={ADA: 9})
+    assert said == [NoFurtherServer(ADA, error), PlaceFreed()]
+    assert await bench.settle(wanted={ADA}) == [] and here.abandoned == []
+
+
+async def test_what_a_lost_place_has_served_comes_up_elsewhere_even_if_nothing_new_is_asked() -> None:
+    hosts = [FakeHost(passing=True), FakeHost(passing=True)]
+    bench = PoolBench(*hosts)
+    await bench.settle(wanted={ADA})
+    await bench.settle(wanted={ADA})
+    assert hosts[0].did == ["acquired", "up ada"] and bench.pool.servers(ADA) == 1
+    hosts[0].has_place = False
+    hosts[0].lose(None)
+    assert bench.pool.deserted >= {ADA}
+    hosts[0].fails[None] = LaunchFailed("no node in 900 s")
+    for _ in range(3):  # the place is acquired, and then the model is loaded
+        await bench.settle(owed={ADA})
+    assert hosts[1].did == ["acquired", "up ada"]
+
+
+async def test_a_model_whose_places_are_lost_for_good_is_given_up() -> None:
+    host, error = FakeHost(passing=True), LaunchFailed("was lost 4 times without an answer")
+    bench = PoolBench(host)
+    await bench.settle(wanted={ADA})
+    await bench.settle(wanted={ADA})
+    bench.said.clear()
+    host.lose(error)
+    assert bench.said == [PlacesLost(ADA, error), PlaceFreed()] and host.abandoned == [ADA]
+
+
+async def test_a_place_that_is_lost_while_a_model_is_loaded_says_nothing_of_the_model() -> None:
+    host = FakeHost()
+    host.fails[ADA] = PlaceLost("its node was taken away")
+    bench = PoolBench(host)
+    assert await bench.settle(wanted={ADA}) == [PlaceFreed()]
+    del host.fails[ADA]
+    assert await bench.settle(wanted={ADA}) == [ServerUp(ADA)]
+
+
+async def test_the_next_model_is_loaded_beside_the_last_answers_and_a_third_only_after_them() -> None:
+    host = FakeHost(room_for_two=True)
+    host.is_drained = False
+    bench = PoolBench(host)
+    await bench.settle(wanted={ADA})
+    await bench.settle(wanted={BOB}, owed={ADA}, booked={ADA}, flying={ADA})
+    assert host.did == ["up ada"], "something is still to be sent to its server"
+    assert await bench.settle(wanted={BOB}, owed={ADA}, flying={ADA}) == [ServerUp(BOB)]
+    await bench.settle(wanted={CYD}, owed={ADA}, flying={ADA})
+    assert host.did == ["up ada", "retired ada", "up bob"] and bench.pool.deserted == {CYD}
+    assert await bench.settle(wanted={CYD}, owed={ADA}) == [PlaceFreed()]
+    await bench.settle(wanted={CYD})
+    assert host.did[3:] == ["left ada", "retired bob", "left bob", "up cyd"]
+
+
+async def test_where_a_model_does_not_start_beside_another_one_the_place_is_drained_from_then_on() -> None:
+    host, error = FakeHost(room_for_two=True), LaunchFailed("out of memory")
+    bench = PoolBench(host)
+    await bench.settle(wanted={ADA})
+    host.fails[BOB] = error
+    said = await bench.settle(wanted={BOB}, owed={ADA})
+    assert NoRoomBeside(BOB, error) in said and host.abandoned == []
+    del host.fails[BOB]
+    await bench.settle(wanted={BOB})
+    await bench.settle(wanted={CYD}, owed={BOB})
+    assert host.did == ["up ada", "retired ada", "left ada", "up bob", "up bob"], "cyd waits until bob owes nothing"
+
+
+async def test_a_closed_pool_cancels_what_it_began_and_begins_nothing_more() -> None:
+    class Slow(FakeHost):
+        async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+            await asyncio.Event().wait()
+
+    bench = PoolBench(Slow())
+    assert await bench.settle(wanted={ADA}) == [] and bench.pool.is_moving
+    await bench.pool.close()
+    assert not bench.pool.is_moving
+    assert await bench.settle(wanted={ADA}) == []

@@ -1,0 +1,85 @@
+"""Extras are known by nobody else: without their files everything that does not need them works as before."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from test_layers import ROOT
+
+from adaptive_eval.errors import ExitCode
+
+QUICKSTART = ("run", "configs/quickstart.yaml", "--set", "trials.max=8")
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "inspect": ("run", "some_package/task", "--model", "a/b", "--model", "c/d"),
+    "lm_eval": ("validate", "lm_eval.yaml"),
+    "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
+    "store/postgres": ("report", "postgresql://127.0.0.1/nowhere/run"),
+    "cli/track.py": ("track", "runs/quickstart", "--wandb"),
+    "show/serve/metrics.py": (*QUICKSTART, "--set", "name=another", "--metrics-port", "9"),
+}
+"""What can be deleted, and a command that needs it."""
+WITH = {"cli/track.py": ("show/track",)}
+"""What is deleted with it."""
+IMPORT_ALL = """
+import importlib, pathlib
+for file in sorted(pathlib.Path("adaptive_eval").rglob("*.py")):
+    if file.name != "__main__.py":
+        importlib.import_module(".".join(file.with_suffix("").parts).removesuffix(".__init__"))
+"""
+
+
+def copy_without(folder: Path, *extras: str) -> Path:
+    """What is developed here, in a folder of its own, without some extras."""
+    for name in ("adaptive_eval", "scorio", "tests", "configs", "examples"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "runs"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, folder)
+    for path in [path for extra in extras for path in (extra, *WITH.get(extra, ()))]:
+        place = folder / "adaptive_eval" / path
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    return folder
+
+
+def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What Python says there."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree without any extra."""
+    folder = copy_without(tmp_path_factory.mktemp("bare"), *EXTRAS)
+    models = "[{name: m, base_url: 'http://127.0.0.1:9/v1'}, {name: n, base_url: 'http://127.0.0.1:9/v1'}]"
+    (folder / "lm_eval.yaml").write_text(f"{{name: a, benchmark: {{lm_eval: gsm8k}}, models: {models}}}")
+    return folder
+
+
+def test_without_any_extra_every_other_module_can_be_imported(bare: Path) -> None:
+    told = python(bare, "-c", IMPORT_ALL)
+    assert told.returncode == 0, told.stderr
+
+
+def test_without_any_extra_models_are_ranked(bare: Path) -> None:
+    told = python(bare, "-m", "adaptive_eval", *QUICKSTART)
+    assert told.returncode == ExitCode.SPENT, told.stdout + told.stderr
+    assert "Next: adaptive-eval report" in told.stdout
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_who_needs_an_extra_that_is_not_there_is_told_which(bare: Path, extra: str) -> None:
+    told = python(bare, "-m", "adaptive_eval", *EXTRAS[extra])
+    assert told.returncode == ExitCode.CONFIGURATION, told.stdout + told.stderr
+    module = extra.removesuffix(".py").replace("/", ".")
+    assert f"adaptive_eval.{module}" in told.stderr and "Traceback" not in told.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_without_an_extra_runs_are_as_they_were(tmp_path: Path, extra: str) -> None:
+    told = python(copy_without(tmp_path / "tree", extra), "-m", "pytest", "-q", "-n0", "tests/golden")
+    assert told.returncode == 0, told.stdout
