@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adaptive_eval.core.types import Look
 from adaptive_eval.notebook.tables import paragraph_html, progress_html
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
+from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.text import stopping
 from adaptive_eval.store import Event
 
@@ -30,7 +30,7 @@ def notebook() -> Any | None:
     return display
 
 
-class NotebookDisplay:
+class NotebookDisplay(IdleWatcher):
     """Draws the status into one output; what a run has found is shown by what `run` returns."""
 
     def __init__(self, display: Any, scale: Scale) -> None:
@@ -42,11 +42,8 @@ class NotebookDisplay:
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._name, self._take = name, take
-        self._handle = self._display.display(self._drawn(), display_id=True)
+        self._handle = self._display.display(self._render(), display_id=True)
         self._later()
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
 
     def happened(self, event: Event) -> None:
         if (told := sentence(event)) is not None:
@@ -62,7 +59,8 @@ class NotebookDisplay:
             self._draw()
 
     def ended(self, ended: Ended, command: str) -> None:
-        self._show(paragraph_html(ended.why))
+        if self._handle is not None:
+            self._handle.update(self._display.HTML(paragraph_html(ended.why)))
 
     def _later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
@@ -73,11 +71,7 @@ class NotebookDisplay:
 
     def _draw(self) -> None:
         if self._handle is not None:
-            self._handle.update(self._drawn())
+            self._handle.update(self._render())
 
-    def _drawn(self) -> Any:
+    def _render(self) -> Any:
         return self._display.HTML(progress_html(self._name, self._take(), self._scale, tuple(self._events)))
-
-    def _show(self, html: str) -> None:
-        if self._handle is not None:
-            self._handle.update(self._display.HTML(html))

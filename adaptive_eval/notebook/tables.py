@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Protocol
 
 from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
 from adaptive_eval.show.text import count
@@ -13,24 +13,7 @@ SHOWN_MODELS = 100
 HEADINGS = ("tier", "model", "score", "95% interval", "trials")
 
 
-class RankedRow(Protocol):
-    """A row of a table of models: of the results, or of the status of a run that goes on."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def tier(self) -> int: ...
-    @property
-    def score(self) -> float | None: ...
-    @property
-    def lo(self) -> float | None: ...
-    @property
-    def hi(self) -> float | None: ...
-    @property
-    def trials(self) -> int: ...
-
-
-def ranking_table(rows: Sequence[RankedRow], scale: Scale) -> str:
+def ranking_table(rows: Sequence[ModelRow], scale: Scale) -> str:
     """The models from best to worst."""
     lines = (
         (str(row.tier), row.name, scale.score(row.score), scale.interval(row.lo, row.hi), count(row.trials))
@@ -60,5 +43,5 @@ def progress_html(name: str, status: Status, scale: Scale, told: Sequence[str]) 
     known = status.trials_to_go is not None
     most = f' value="{status.trials}" max="{status.trials + (status.trials_to_go or 0.0):.0f}"' if known else ""
     said = f"{name}: look {status.looks}, {count(status.trials)} trials, {duration(status.elapsed)}"
-    ranking = ranking_table(status.standings, scale) if status.standings else ""
+    ranking = ranking_table([one.row for one in status.standings], scale) if status.standings else ""
     return f"{paragraph_html(said)}<progress{most}></progress>{ranking}{''.join(map(paragraph_html, told))}"

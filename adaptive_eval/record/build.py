@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
-from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.record.gate import gate_rows, gate_terms
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.question_rows import CountedRows
@@ -33,7 +33,7 @@ from adaptive_eval.record.results import (
     WastedCost,
 )
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.snapshot import Beginning, RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
+from adaptive_eval.record.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
 from adaptive_eval.record.warnings import (
     cautions,
     judge_caution,
@@ -200,17 +200,26 @@ def most_by_one(
     return np.asarray(np.ptp(weights) / parts)
 
 
-def build_unjudged(known: Beginning) -> Unjudged:
-    """Build the file of a run before its first look: counts of each question, and why the run has ended if so."""
-    subject, reason, counts = known.subject, known.reason, known.arrived
+def build_unjudged(
+    subject: RunSubject,
+    weights: FloatArray,
+    counts: NDArray[np.integer],
+    *,
+    elapsed: float,
+    now: float,
+    stopped: bool,
+    reason: Reason | None = None,
+    why: str | None = None,
+) -> Unjudged:
+    """Build the file of a run before its first look from all outcomes (L, M, K), and why the run has ended if so."""
     finished = reason is not None and reason.ends(int(counts.sum()))
     return Unjudged(
         format=UNJUDGED_FORMAT,
-        run=run_info(subject, known.elapsed, known.now, reason, finished=finished, stopped=known.stopped),
-        weights=tuple(known.weights.tolist()),
+        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped),
+        weights=tuple(weights.tolist()),
         models=subject.models,
-        questions=CountedRows(subject.questions, counts, counts.sum(axis=-1), known.weights),
-        why=known.why,
+        questions=CountedRows(subject.questions, counts, counts.sum(axis=-1), weights),
+        why=why,
     )
 
 

@@ -109,29 +109,6 @@ class Snapshot:
         return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Beginning:
-    """State of a run before its first look."""
-
-    subject: RunSubject
-    weights: FloatArray
-    arrived: NDArray[np.integer]
-    """(L, M, K): every outcome."""
-    elapsed: float
-    now: float
-    """Seconds since 1970."""
-    stopped: bool
-    reason: Reason | None = None
-    """Why the run has come to its end without a look."""
-    why: str | None = None
-    """The same in a sentence, and what can be done about it."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more happens until the run is started again."""
-        return self.stopped or self.reason is not None
-
-
 def take_snapshot(
     subject: RunSubject,
     controller: Controller,

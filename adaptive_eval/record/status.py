@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,53 +21,27 @@ from adaptive_eval.store import Roster
 from scorio.moments import question_moments
 
 
-@dataclass(frozen=True, slots=True)
-class StandingRow:
-    """One model in the ranking."""
+class Standing(NamedTuple):
+    """One model in the ranking, with the comparison that is shown beside it."""
 
-    name: str
-    tier: int
-    score: float
-    lo: float
-    hi: float
-    trials: int
-    z: float | None
-    """z of the pair shown beside this model: with the next model, a fixed value, or `against`; None if the objective
-    does not compare."""
-    boundary: float | None
-    verdict: Verdict | None
-    against: str | None
-    """The other model of that comparison; None: a fixed value."""
-    set_aside: str | None
+    row: ModelRow
+    pair: PairRow | None = None
+    """With the next model, a fixed value, or `against`; None if the objective has none to show."""
     relation: str = ""
     """Relation to the other model, as words before its name."""
-    recorded: str | None = None
-    """The earlier run that its outcomes come from; it is not asked."""
+
+    @property
+    def against(self) -> str | None:
+        """The other model of that comparison; None: a fixed value."""
+        members = () if self.pair is None else (self.pair.better, self.pair.worse)
+        return next((other for other in members if other not in (self.row.name, None)), None)
 
 
-def standings(found: Findings, *, gate: str | None = None) -> tuple[StandingRow, ...]:
+def standings(found: Findings, *, gate: str | None = None) -> tuple[Standing, ...]:
     """The ranking; `gate`: the baseline of a gate, whose pairs pass or fail."""
     beside = _pair_to_show([model.name for model in found.models], found.pairs)
-    return tuple(_standing(model, beside.get(model.name), gate) for model in found.models)
-
-
-def _standing(model: ModelRow, pair: PairRow | None, gate: str | None) -> StandingRow:
-    members = () if pair is None else (pair.better, pair.worse)
-    return StandingRow(
-        name=model.name,
-        tier=model.tier,
-        score=_number(model.score),
-        lo=_number(model.lo),
-        hi=_number(model.hi),
-        trials=model.trials,
-        z=None if pair is None else pair.z,
-        boundary=None if pair is None else pair.boundary,
-        verdict=None if pair is None else Verdict(pair.verdict),
-        against=next((other for other in members if other not in (model.name, None)), None),
-        set_aside=model.set_aside,
-        relation="" if pair is None else _relation(model, pair, gate),
-        recorded=model.recorded,
-    )
+    each = ((row, beside.get(row.name)) for row in found.models)
+    return tuple(Standing(row, pair, "" if pair is None else _relation(row, pair, gate)) for row, pair in each)
 
 
 def _relation(model: ModelRow, pair: PairRow, gate: str | None) -> str:
@@ -78,10 +53,6 @@ def _relation(model: ModelRow, pair: PairRow, gate: str | None) -> str:
     if gate is not None and pair.verdict == Verdict.RESOLVED:
         return "passes against" if ahead else "fails against"
     return "open against" if pair.verdict == Verdict.OPEN else relation(pair.verdict, ahead=ahead)
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _pair_to_show(order: Sequence[str], pairs: Sequence[PairRow]) -> dict[str, PairRow]:
@@ -192,7 +163,7 @@ class Status:
     """State of a run at one moment."""
 
     looks: int
-    standings: tuple[StandingRow, ...]
+    standings: tuple[Standing, ...]
     """From best to worst; empty before the first look."""
     verdicts: Counter[Verdict]
     caps: tuple[Cap, ...]

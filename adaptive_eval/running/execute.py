@@ -20,8 +20,9 @@ from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.labels import labels_given, take_labels
+from adaptive_eval.record.results import Unjudged
 from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import Beginning, subject_of
+from adaptive_eval.record.snapshot import subject_of
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys, grading_of
@@ -228,17 +229,19 @@ async def _in_two_parts(
     if found.ended is not None or found.beginning is None:
         assert found.ended is not None
         parts.end()
-        write_results(store.directory, build_unjudged(_without_a_look(beginning.prepared, store, found.ended)))
+        write_results(store.directory, _without_a_look(beginning.prepared, store, found.ended))
         store.close()
         tell(found.ended)
         return found.ended.exit_code
     return (await _carried_on(found.beginning, opened, parts, stops, tell, sites)).exit_code
 
 
-def _without_a_look(prepared: PreparedRun, store: Store, ended: Ended) -> Beginning:
+def _without_a_look(prepared: PreparedRun, store: Store, ended: Ended) -> Unjudged:
     """A run that has ended in its first part: none of its own answers was asked for."""
     bench, now = prepared.plan.bench, time.time()
     subject = subject_of(prepared.config, prepared.questions, store.reader.created)
     nothing = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int64)
-    stopped = ended.reason is None
-    return Beginning(subject, bench.weights, nothing, store.reader.elapsed, now, stopped, ended.reason, ended.why)
+    stopped, elapsed = ended.reason is None, store.reader.elapsed
+    return build_unjudged(
+        subject, bench.weights, nothing, elapsed=elapsed, now=now, stopped=stopped, reason=ended.reason, why=ended.why
+    )

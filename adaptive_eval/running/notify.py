@@ -6,7 +6,6 @@ so that the run never waits for them but a little while at its end; and one that
 
 import asyncio
 import json
-import math
 import os
 import subprocess
 import sys
@@ -19,11 +18,11 @@ import httpx2
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import NotifyConfig, RunConfig
-from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.errors import AdaptiveEvalError, ConfigError, first_line
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
+from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.store import AlarmRaised, Event, ModelSetAside, OnlyFailures, ServerDied, ServersNoticed, SiteLost
 
 Body = Mapping[str, object]
@@ -122,7 +121,7 @@ def _address(notify: NotifyConfig, environment: Mapping[str, str]) -> str | None
     )
 
 
-class Notifier:
+class Notifier(IdleWatcher):
     """Watches a run, and has it told when something has happened that somebody asked for."""
 
     def __init__(self, name: str, notify: NotifyConfig, sender: Sender) -> None:
@@ -140,17 +139,11 @@ class Notifier:
         if "stall" in self._on:
             self._later()
 
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
-
     def happened(self, event: Event) -> None:
         told = _alarm(event)
         if told is not None and "alarm" in self._on and (key := (event.kind, told[0])) not in self._raised:
             self._raised.add(key)  # once a model: a server that dies again and again would fill a mailbox
             self._tell("alarm", "running", f"{told[0]}: {told[1]}", self._take())
-
-    def stopping(self, in_flight: int) -> None:
-        pass
 
     def closed(self) -> None:
         if self._timer is not None:
@@ -188,7 +181,7 @@ class Notifier:
     def _tell(self, event: When, status: str, reason: str, seen: Status | None) -> None:
         if event not in self._on:
             return
-        leaders = [] if seen is None else [one for one in seen.standings if one.tier == 1]
+        leaders = [] if seen is None else [one.row for one in seen.standings if one.row.tier == 1]
         names, apart = ", ".join(one.name for one in leaders), seen is not None and len(leaders) < len(seen.standings)
         first = f" First: {names}." if names and apart else ""
         self._sender.send(
@@ -197,18 +190,11 @@ class Notifier:
                 "event": event,
                 "status": status,
                 "reason": reason,
-                "leaders": [
-                    {"name": one.name, "score": _number(one.score), "lo": _number(one.lo), "hi": _number(one.hi)}
-                    for one in leaders
-                ],
+                "leaders": [{"name": one.name, "score": one.score, "lo": one.lo, "hi": one.hi} for one in leaders],
                 "trials": 0 if seen is None else seen.trials,
                 "text": f"{self._name}: {reason}{first}",
             }
         )
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _alarm(event: Event) -> tuple[str, str] | None:

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from adaptive_eval.record.build import build_results, build_unjudged
-from adaptive_eval.record.results import Results
+from adaptive_eval.record.build import build_results
+from adaptive_eval.record.results import Results, Unjudged
 from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import Beginning, Snapshot
+from adaptive_eval.record.snapshot import Snapshot
 
 SHARE_OF_TIME = 0.1
 """Of the time at most this goes into results.json: with thousands of questions it takes a while to write, and where
@@ -22,7 +22,7 @@ BETWEEN_LOOKS_SECONDS = 10.0
 class Publisher:
     """Writes the results after looks and now and then between them, one file at a time and off the loop."""
 
-    def __init__(self, directory: Path, take: Callable[[], Snapshot | Beginning]) -> None:
+    def __init__(self, directory: Path, take: Callable[[], Snapshot | Unjudged | None]) -> None:
         self._directory = directory
         self._take = take
         self._due = asyncio.Event()
@@ -44,21 +44,17 @@ class Publisher:
             await asyncio.sleep((time.monotonic() - began) * (1.0 / SHARE_OF_TIME - 1.0))
 
     async def publish(self) -> Results | None:
-        """Write the results as they are now; gives None before the first look, where they are what is known of each
-        question, and how the run has ended if it has."""
+        """Write the results as they are now, if there are any; None before the first look."""
         known = self._take()
-        if isinstance(known, Beginning) and not known.arrived.any() and not known.ended:
+        if known is None:
             return None
         # shielded: a write that has begun ends before another one begins
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._write, known))
 
-    def _write(self, known: Snapshot | Beginning) -> Results | None:
-        if isinstance(known, Beginning):
-            write_results(self._directory, build_unjudged(known))
-            return None
-        results = build_results(known)
+    def _write(self, known: Snapshot | Unjudged) -> Results | None:
+        results = build_results(known) if isinstance(known, Snapshot) else known
         write_results(self._directory, results)
-        return results
+        return results if isinstance(results, Results) else None
 
     def close(self) -> None:
         """Wait for the writer's thread to end."""

@@ -13,11 +13,12 @@ from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.core import Controller, Look
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, ended_of, why_finished
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.removed_models import other_costs, spent_on_removed_models
-from adaptive_eval.record.results import OtherCostRow
-from adaptive_eval.record.snapshot import Beginning, Snapshot, subject_of, take_snapshot
+from adaptive_eval.record.results import OtherCostRow, Unjudged
+from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
 from adaptive_eval.running.garbage import short_collections
 from adaptive_eval.running.interrupts import StopSource
 from adaptive_eval.running.publishing import Publisher
@@ -182,13 +183,10 @@ class Session:
             servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
         )
 
-    def _known(self) -> Snapshot | Beginning:
-        subject, controller, elapsed, now = (
-            self._subject,
-            self._controller,
-            self._scheduler.meter.elapsed(),
-            time.time(),
-        )
+    def _known(self) -> Snapshot | Unjudged | None:
+        """State of the run; None if nothing has come yet, and the run goes on."""
+        subject, controller = self._subject, self._controller
+        elapsed, now = self._scheduler.meter.elapsed(), time.time()
         stopped = self._scheduler.ending.halt is not None or self._failed
         judged = take_snapshot(
             subject,
@@ -202,10 +200,14 @@ class Session:
             beside=self._spent_beside(),
             correct=self._over and not self._prepared.config.plug_ins,
         )
-        reason = controller.finished
-        why = None if reason is None else why_finished(reason, asked=bool(controller.arrived.any()), fixed=False)
+        reason, any_answer = controller.finished, bool(controller.arrived.any())
+        if judged is not None or not (any_answer or stopped or reason is not None):
+            return judged
+        why = None if reason is None else why_finished(reason, asked=any_answer, fixed=False)
         weights, arrived = controller.plan.bench.weights, controller.arrived.copy()
-        return judged or Beginning(subject, weights, arrived, elapsed, now, stopped, reason, why)
+        return build_unjudged(
+            subject, weights, arrived, elapsed=elapsed, now=now, stopped=stopped, reason=reason, why=why
+        )
 
     def _spent_beside(self) -> tuple[OtherCostRow, ...]:
         counted = self._scheduler.meter.servers().counted

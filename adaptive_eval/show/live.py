@@ -5,7 +5,6 @@ last status, so a slow terminal, or one that was paused with Ctrl-S, never holds
 """
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import shorten
@@ -21,7 +20,7 @@ from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
+from adaptive_eval.record.status import Cap, Detail, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
@@ -130,7 +129,7 @@ def title_line(name: str, status: Status, eta: float | None) -> Text:
     return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
 
 
-def ranking(standings: Sequence[StandingRow], scale: Scale, rows: int) -> RenderableType:
+def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> RenderableType:
     """The models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
@@ -146,17 +145,17 @@ def ranking(standings: Sequence[StandingRow], scale: Scale, rows: int) -> Render
     return table
 
 
-def _cells(row: StandingRow, scale: Scale) -> tuple[RenderableType, ...]:
-    verdict = FittingName("", 0)
+def _cells(standing: Standing, scale: Scale) -> tuple[RenderableType, ...]:
+    row, pair, verdict = standing.row, standing.pair, FittingName("", 0)
     if row.set_aside is not None:
         verdict = FittingName("", 0, "set aside", "red")
-    elif row.verdict is None and row.recorded is not None:
+    elif pair is None and row.recorded is not None:
         verdict = FittingName("", 0, "recorded")
-    elif row.verdict is not None:
-        other = "" if row.against is None else f" {row.against}"
-        verdict = FittingName(other, 41, row.relation, STYLES[row.verdict])
+    elif pair is not None:
+        other = "" if standing.against is None else f" {standing.against}"
+        verdict = FittingName(other, 41, standing.relation, STYLES[Verdict(pair.verdict)])
     return (
-        Text("-" if math.isnan(row.score) else str(row.tier)),
+        Text("-" if row.score is None else str(row.tier)),
         FittingName(row.name, 40),
         Text(scale.score(row.score), style="bold"),
         Text(scale.interval(row.lo, row.hi)),

@@ -113,8 +113,8 @@ async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
         assert pair.sigma == pytest.approx(row.sigma)
     assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results
     taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
-    assert [row.verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
-    assert [row.z for row in taker.take().standings] == [None] * 3
+    assert [row.pair and row.pair.verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
+    assert [row.pair and row.pair.z for row in taker.take().standings] == [None] * 3
 
 
 async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
@@ -122,7 +122,8 @@ async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Pa
     scheduler = await bed.start()
     taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
     last = {pair.better: pair.z for pair in bed.controller.looks[-1].comparisons}
-    assert [row.z for row in taker.take().standings] == [last[NAMES.index(r.name)] for r in taker.take().standings]
+    for row in taker.take().standings:
+        assert row.pair is not None and row.pair.z == last[NAMES.index(row.row.name)]
 
 
 async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
@@ -131,9 +132,10 @@ async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: P
     taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
     first, second, third = taker.take().standings
     z = {pair.worse: pair.z for pair in bed.controller.looks[-1].comparisons}
-    assert (first.z, first.against) == (z[NAMES.index(second.name)], second.name)
-    assert (second.z, second.verdict) == (None, None), "the comparison with the first is shown there"
-    assert (third.z, third.against) == (z[NAMES.index(third.name)], first.name)
+    assert first.pair is not None and third.pair is not None
+    assert (first.pair.z, first.against) == (z[NAMES.index(second.row.name)], second.row.name)
+    assert second.pair is None, "the comparison with the first is shown there"
+    assert (third.pair.z, third.against) == (z[NAMES.index(third.row.name)], first.row.name)
 
 
 def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_path: Path) -> None:

@@ -47,15 +47,25 @@ from adaptive_eval.store.spending import HeldServers
 OWN = {"traffic", "models", "elapsed", "new_trials", "new_tokens"}
 """What only the process of the run knows, and what depends on when one came."""
 WHEN = {"updated", "active_seconds"}
+OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+SHOWN = ("name", "tier", "score", "lo", "hi", "trials", "set_aside", "recorded")
+"""Of a model in the ranking; what it has used may have grown since the look."""
 
 
 def said(status: Status) -> dict[str, object]:
     """Everything that a display shows of the run itself."""
     plain = orjson.loads(
-        orjson.dumps(replace(status, caps=()), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        orjson.dumps(
+            replace(status, caps=(), standings=()), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+        )
     )
+    ranking = [
+        ([getattr(one.row, name) for name in SHOWN], one.relation, one.against)
+        + ((one.pair.z, one.pair.boundary, one.pair.verdict) if one.pair else ())
+        for one in status.standings
+    ]
     caps = [(cap.name, cap.used, cap.cap) for cap in status.caps if cap.name != "wall_seconds"]
-    return {key: value for key, value in plain.items() if key not in OWN} | {"caps": caps}
+    return {key: value for key, value in plain.items() if key not in OWN} | {"caps": caps, "ranking": ranking}
 
 
 def told(found: Ended) -> dict[str, object]:

@@ -11,25 +11,26 @@ import pytest
 from patient_time import HANGS
 from scipy.stats import beta
 
-from adaptive_eval.record.results import UNJUDGED_FORMAT
+from adaptive_eval.record.build import build_unjudged
+from adaptive_eval.record.results import UNJUDGED_FORMAT, Unjudged
 from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_results
-from adaptive_eval.record.snapshot import Beginning, RunSubject
+from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.running.publishing import Publisher
 
 
-def beginning(*answers: tuple[int, int, int]) -> Beginning:
+def beginning(*answers: tuple[int, int, int]) -> Unjudged:
     """Two models, two questions, right or wrong: these answers are there, and no look."""
     arrived = np.zeros((2, 2, 2), dtype=np.int64)
     for answer in answers:
         arrived[answer] += 1
     subject = RunSubject("run", ("ada", "bob"), ("q1", "q2"), (None, None), 0.0)
-    return Beginning(subject, np.array([0.0, 1.0]), arrived, 1.5, 60.0, False)
+    return build_unjudged(subject, np.array([0.0, 1.0]), arrived, elapsed=1.5, now=60.0, stopped=False)
 
 
 async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> None:
     taken = asyncio.Event()
 
-    def take() -> Beginning:
+    def take() -> Unjudged:
         taken.set()
         return beginning()
 
@@ -73,7 +74,7 @@ async def test_before_the_first_look_the_file_says_what_is_known_of_each_questio
 
 
 async def test_nothing_is_published_before_the_first_answer(tmp_path: Path) -> None:
-    publisher = Publisher(tmp_path, beginning)
+    publisher = Publisher(tmp_path, lambda: None)
     assert await publisher.publish() is None
     publisher.close()
     assert not (tmp_path / RESULTS_FILE).exists()

@@ -24,10 +24,10 @@ from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.results import Results
+from adaptive_eval.record.results import ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
-from adaptive_eval.record.status import CurrentTraffic, StandingRow, Status
+from adaptive_eval.record.status import CurrentTraffic, Standing, Status
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
@@ -219,8 +219,34 @@ async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
     assert "\x1b]0" not in shown and "\x1b[2J" not in shown and "\u202e" not in shown and "\x07" not in shown
 
 
-def standing(name: str, verdict: Verdict, relation: str, other: str | None, tier: int = 1) -> StandingRow:
-    return StandingRow(name, tier, 0.875, 0.822, 0.928, 12_345, 2.04, 3.76, verdict, other, None, relation)
+def standing(name: str, verdict: Verdict, relation: str, other: str | None, tier: int = 1) -> Standing:
+    row = ModelRow(
+        name=name,
+        rank=tier,
+        tier=tier,
+        score=0.875,
+        sigma=0.027,
+        lo=0.822,
+        hi=0.928,
+        bayes=None,
+        bayes_sigma=None,
+        sampled_sigma=None,
+        trials=12_345,
+        set_aside=None,
+        stored_trials=12_345,
+        ungraded=0,
+        repeats=0,
+        signals={},
+        tokens=0,
+        usd=0.0,
+        gpu_seconds=0.0,
+        sampling={},
+        prior_depth=0.0,
+    )
+    known = dict.fromkeys(("difference", "sigma", "rho", "information", "power", "trials_needed"))
+    more = dict.fromkeys(("sampled_z", "certifiable_delta"))
+    pair = PairRow(name, other, str(verdict), z=2.04, boundary=3.76, **known, **more)
+    return Standing(row, pair, relation)
 
 
 def test_a_narrow_terminal_cuts_names_and_never_numbers() -> None:
