@@ -6,7 +6,6 @@ from typing import Annotated
 
 import orjson
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, reported
@@ -16,7 +15,6 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line, several
-from adaptive_eval.sections import Share
 from adaptive_eval.show.forecast import forecast_lines
 from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
@@ -30,10 +28,6 @@ BLOCK = 200
 PilotRun = Annotated[
     Path | None,
     typer.Option("--pilot", help="An earlier run that shows what to expect; it may be small.", show_default=False),
-]
-Gap = Annotated[
-    str | None,
-    typer.Option("--gap", help="Neighbours differ by exactly this in true score: 2% or 0.02.", show_default=False),
 ]
 Worlds = Annotated[
     int,
@@ -50,7 +44,6 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write the forecast to
 def plan(
     config: Config,
     pilot: PilotRun = None,
-    gap: Gap = None,
     worlds: Worlds = 100,
     seed: Seed = 0,
     overrides: Overrides = None,
@@ -64,7 +57,7 @@ def plan(
     with reported():
         _require_a_place(json)
         prepared = prepare(load_config(config, overrides or ()))
-        request = ForecastRequest(pilot, None if gap is None else _share(gap), worlds, seed)
+        request = ForecastRequest(pilot, worlds, seed)
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, request, progress.to)
         if json is not None:
@@ -76,13 +69,6 @@ def plan(
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
-
-
-def _share(text: str) -> float:
-    try:
-        return TypeAdapter(Share).validate_python(text)
-    except ValidationError:
-        raise ConfigError(f"--gap must be a difference of scores, as 2% or 0.02, but got {text!r}") from None
 
 
 def _require_a_place(path: Path | None) -> None:

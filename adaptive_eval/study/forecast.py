@@ -33,7 +33,7 @@ from adaptive_eval.study.scenario import Scenario, ServiceCosts, groups_in_turn,
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
-from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances, require_room, spaced
+from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray
 
 GUESSED_SWAP = 120.0
@@ -47,20 +47,14 @@ class ForecastRequest:
     """What is asked of a forecast."""
 
     pilot: Path | None = None
-    gap: float | None = None
     worlds: int = 100
     seed: int = 0
 
 
 def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnForecastProgress) -> Forecast:
-    """Forecast how a run will go.
-
-    Raises `ConfigError` for a request that makes no sense, and `StoreError` for a pilot that cannot be read.
-    """
+    """Forecast how a run will go; raises `StoreError` for a pilot that cannot be read."""
     bench = prepared.plan.bench
-    if request.gap is not None:
-        require_room(request.gap, bench.models, bench.weights)
-    goes_on = request.gap is None and _is_the_run(request.pilot, prepared)
+    goes_on = _is_the_run(request.pilot, prepared)
     beginning = _beginning(prepared, request.pilot if goes_on else None)
     prepared = beginning.prepared
     pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
@@ -75,7 +69,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     paces = paces_to_try(prepared, scenario)
     simulations = simulate_all(scenario, worlds, budget, prepared.plan.trials.max, watch, paces)
     basis = (
-        *_basis(request, pilot, goes_on, len(bench.recorded)),
+        *_basis(pilot, goes_on, len(bench.recorded)),
         *guesses,
         *grade.told,
         *words_of(scenario.before),
@@ -150,14 +144,11 @@ def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None
     if pilot is not None:
         known = known + pilot.counts * bench.asked[:, None, None]
     if known.any():
-        drawn = posterior_chances(known, bench.weights, request.worlds, rng)
-    else:
-        drawn = prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
-    for chances in drawn:
-        yield chances if request.gap is None else spaced(chances, bench.weights, request.gap, bench.question_weights)
+        return posterior_chances(known, bench.weights, request.worlds, rng)
+    return prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
 
 
-def _basis(request: ForecastRequest, pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:
+def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:
     if pilot is None:
         if recorded:
             yield f"no pilot: worlds are drawn from the posterior of the outcomes of {recorded} recorded models"
@@ -168,9 +159,6 @@ def _basis(request: ForecastRequest, pilot: Pilot | None, continued: bool, recor
         trials = f"{int(each.sum()):,} trials, {each.min()} to {each.max()} a question"
         yield f"worlds are drawn from the posterior of the pilot {pilot.name}: {trials}{goes_on}"
         yield from pilot.remarks
-    if request.gap is not None:
-        again = " The run is planned from its beginning." if pilot is not None else ""
-        yield f"true scores of neighbours are set {request.gap:.2%} apart.{again}"
 
 
 def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, list[str]]:

@@ -45,10 +45,6 @@ CHANCE_TO = 0.06
 """How well the chance to reach the objective is known."""
 CELL_TO = 0.10
 """The same in a cell of the table, for a chance and for the share of comparisons that are decided."""
-PACE_TO = 0.10
-"""The ratio of a pace's trials to those of the configured pace in the same world, by which it is told: the median of a
-few worlds by themselves would be off by several times as much."""
-MEDIAN_ERROR = float(np.sqrt(np.pi / 2.0))
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
 
 
@@ -59,24 +55,10 @@ def figures_settled(runs: Sequence[Simulated]) -> bool:
     return bool(error <= KNOWN_TO * np.median(trials)) and chance_error(runs) <= CHANCE_TO
 
 
-def times_settled(runs: Sequence[Simulated]) -> bool:
-    """Whether the interval of times stands, as far as runs were timed."""
-    seconds = np.array([run.seconds for run in runs if not np.isnan(run.seconds)])
-    if len(seconds) < TIMED_FIRST:
-        return False
-    return bool(END_ERROR * seconds.std(ddof=1) <= KNOWN_TO * np.median(seconds) * np.sqrt(len(seconds)))
-
-
 def cell_settled(runs: Sequence[Simulated]) -> bool:
     """Whether a cell of the table stands."""
     shares = [run.decided / max(len(run.comparisons), 1) for run in runs]
     return chance_error(runs) <= CELL_TO and float(np.std(shares, ddof=1)) <= CELL_TO * np.sqrt(len(shares))
-
-
-def pace_settled(runs: Sequence[Simulated], configured: Sequence[Simulated]) -> bool:
-    """Whether it stands how a pace's trials compare with those of the configured one in the same worlds."""
-    ratios = [one.trials / max(other.trials, 1) for one, other in zip(runs, configured, strict=True)]
-    return bool(MEDIAN_ERROR * np.std(ratios, ddof=1) <= PACE_TO * np.sqrt(len(ratios)))
 
 
 def chance_error(runs: Sequence[Simulated]) -> float:
@@ -94,14 +76,12 @@ STOPS = (3, 10, 20, 30, 40, 60, 80)
 """Worlds after which their figures are told: the first of them at once."""
 FIRST = 20
 """Worlds before the first question whether they are enough."""
-TIMED_FIRST = 10
-"""Worlds before the first question whether times stand."""
-TIMED_MOST = 20
+TIMED = 20
 """Worlds in which runs are timed: times differ less from world to world than trials do."""
 TABLE_FIRST, TABLE_STEP = 10, 5
-PACE_FIRST, PACE_MOST = 2, 3
-"""Worlds of each pace: at least, and at most. The first are simulated beside the run's own, the last beside the table:
-such a run takes long, and nobody could help with one that is left for the end."""
+PACE_WORLDS = 3
+"""Worlds in which another pace is simulated: such a run takes long. It is told by its ratio to the configured pace in
+the same worlds; the median of so few by themselves would be off by several times as much."""
 
 
 class OnForecastProgress(Protocol):
@@ -157,15 +137,13 @@ def simulate_all(
     first = [need] if capped is None else [need, capped]
     at_pace = _at_paces(scenario, need, paces)
     cells = len(confidences(scenario.decisions)) + len(FACTORS) - 2
-    expected = len(worlds) * len(first) + few * cells + PACE_MOST * len(paces)
-    likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_FIRST * len(paces)
+    expected = len(worlds) * len(first) + few * cells + PACE_WORLDS * len(paces)
+    likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_WORLDS * len(paces)
     others = [one for one in dict.fromkeys(at_pace.values()) if one != need]
     with SimulationWorkers(scenario, likely, most) as workers:
         work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
-            own_runs = WantedRuns(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first))
-            at_other_paces = WantedRuns(others, 0 if end == STOPS[0] else min(PACE_FIRST, end), timed=True)
-            work.do(at_other_paces, own_runs)
+            work.do(WantedRuns(first, end, timed=True))
             work.progress.found(work.runs[need])
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
                 break
@@ -175,9 +153,9 @@ def simulate_all(
         table = _table(scenario, budgets, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
         to_come = few * sum(one not in work.runs for one in cells_to_fill)
-        work.progress.so_many_more(to_come + (PACE_MOST - PACE_FIRST) * len(others))
-        work.do(WantedRuns(others, min(PACE_FIRST, end), timed=True))
-        table_worlds = _fill_table(work, cells_to_fill, few, _open_paces(work, need, others, min(PACE_MOST, end)))
+        work.progress.so_many_more(to_come + PACE_WORLDS * len(others))
+        work.do(WantedRuns(others, min(PACE_WORLDS, end), timed=True))
+        table_worlds = _fill_table(work, cells_to_fill, few)
     tried = {pace: work.runs[one] for pace, one in at_pace.items()}
     return Simulations(work.runs, need, capped, budgets, table, end, table_worlds, tried)
 
@@ -194,26 +172,15 @@ def _ends(worlds: int, first: int, step: int) -> list[int]:
     return [*range(min(first, worlds), worlds, step), worlds]
 
 
-def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int, beside: "WantedRuns") -> int:
-    """Simulate the cells in the first worlds, in `few` of them at most, and something else beside the first of them;
-    how many were enough."""
+def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int) -> int:
+    """Simulate the cells in the first worlds, in `few` of them at most; returns how many were enough."""
     done = 0
     for end in _ends(few, TABLE_FIRST, TABLE_STEP):
-        work.do(beside, WantedRuns(cells, end, timed=False))
+        work.do(WantedRuns(cells, end, timed=False))
         done = end
         if end >= TABLE_FIRST and all(cell_settled(work.runs[one][:end]) for one in cells):
             break
     return done
-
-
-def _open_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> "WantedRuns":
-    """One more world for those of the other paces of which the first have not told enough."""
-    open_still = [
-        one
-        for one in others
-        if most > PACE_FIRST and not pace_settled(work.runs[one], work.runs[need][: len(work.runs[one])])
-    ]
-    return WantedRuns(open_still, most, timed=True)
 
 
 class WantedRuns(NamedTuple):
@@ -228,26 +195,23 @@ class _Workload:
     """Simulated runs so far, of each variant in the first worlds."""
 
     def __init__(self, workers: SimulationWorkers, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
-        self._crew, self._worlds = workers, worlds
+        self._workers, self._worlds = workers, worlds
         self.progress = progress
         self.runs: Runs = {}
 
-    def do(self, *wanted: WantedRuns) -> None:
-        """What is wanted, where it is not there already."""
+    def do(self, wanted: WantedRuns) -> None:
+        """Simulate what is wanted and not there already."""
         missing = [
-            (world, one, timed)
-            for variants, end, timed in wanted
-            for one in variants
-            for world in range(len(self.runs.setdefault(one, [])), end)
+            (world, one) for one in wanted.variants for world in range(len(self.runs.setdefault(one, [])), wanted.end)
         ]
-        known = [self._unhindered(world, one) for world, one, _ in missing]
+        known = [self._unhindered(world, one) for world, one in missing]
         jobs = [
-            SimulationJob(world, self._worlds[world], one, timed and world < TIMED_MOST)
-            for (world, one, timed), run in zip(missing, known, strict=True)
+            SimulationJob(world, self._worlds[world], one, wanted.timed and world < TIMED)
+            for (world, one), run in zip(missing, known, strict=True)
             if run is None
         ]
-        done = iter(self._crew.simulate(jobs, self.progress.more))
-        for (_, one, _), run in zip(missing, known, strict=True):
+        done = iter(self._workers.simulate(jobs, self.progress.more))
+        for (_, one), run in zip(missing, known, strict=True):
             self.runs[one].append(_with_answers_in_vain(next(done), self.runs[one]) if run is None else run)
 
     def _unhindered(self, world: int, variant: Variant) -> Simulated | None:

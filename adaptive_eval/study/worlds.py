@@ -29,11 +29,6 @@ A, B and E themselves are log-normal around these medians, with standard deviati
 posterior draws find A, B and E of 0.8, 3.9 and 1.9 for the twelve best models of a recorded AIME'24, of 0.8, 1.4 and
 2.0 for a recorded GPQA, and of 0.8, 0.1 and 1.1 for the paper's coins, which share no difficulties.
 
-Worlds whose neighbours differ by a given gap: what does it take to tell apart models that are so close?
-
-Each model keeps its profile over the questions; its logits are moved together until its true score on these questions
-is exact: the middle of the scores, plus or minus whole gaps, in the order that the models had.
-
 Category probabilities as independent yes-or-no questions: is it the best category? if not, the second best? ...
 
 With the categories ordered by weight, the best first, P(category j) = x_j (1 - x_(j-1)) ... (1 - x_1): a stick that is
@@ -49,8 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from adaptive_eval.errors import ConfigError
-from scorio.moments import FloatArray, IntArray, weighted
+from scorio.moments import FloatArray, IntArray
 
 
 class Stick(NamedTuple):
@@ -78,56 +72,8 @@ def chances_of(logits: FloatArray, weights: FloatArray) -> FloatArray:
     return chances
 
 
-def logits_of(chances: FloatArray, weights: FloatArray) -> FloatArray:
-    """The logits (..., K - 1) that `chances_of` turns into these probabilities."""
-    ordered = chances[..., _best_first(weights)]
-    after = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1][..., 1:]
-    tiny = np.finfo(float).tiny
-    return np.asarray(np.log(np.maximum(ordered[..., :-1], tiny)) - np.log(np.maximum(after, tiny)))
-
-
 def _best_first(weights: FloatArray) -> NDArray[np.intp]:
     return np.argsort(-weights, kind="stable")
-
-
-MARGIN = 0.02
-"""Of the range of scores, kept free at either end: there every question would be alike."""
-WIDEST = 40.0
-HALVINGS = 60
-
-
-def require_room(gap: float, models: int, weights: FloatArray) -> None:
-    """Raise `ConfigError` where so many models so far apart do not fit between the lowest and the highest score."""
-    room = (1.0 - 2.0 * MARGIN) * float(np.ptp(weights))
-    if not 0.0 < gap * (models - 1) <= room:
-        raise ConfigError(
-            f"--gap must be positive, and {models} models that lie one gap apart must fit into {room:.0%} of the "
-            f"scores, but got {gap:.2%}; give a gap of at most {room / max(models - 1, 1):.2%}"
-        )
-
-
-def spaced(chances: FloatArray, weights: FloatArray, gap: float, g: FloatArray | None = None) -> FloatArray:
-    """The world (L, M, K) with its models `gap` apart; questions have the weights `g` with mean 1."""
-    truth = weighted(chances @ weights, g).mean(axis=1)
-    models, margin = len(truth), MARGIN * float(np.ptp(weights))
-    half = gap * (models - 1) / 2.0
-    middle = np.clip(truth.mean(), weights.min() + margin + half, weights.max() - margin - half)
-    rank = np.empty(models)
-    rank[np.argsort(-truth, kind="stable")] = np.arange(models)
-    return with_scores(chances, weights, middle + half - gap * rank, g)
-
-
-def with_scores(
-    chances: FloatArray, weights: FloatArray, scores: FloatArray, g: FloatArray | None = None
-) -> FloatArray:
-    """The world with these true scores (L,), by bisection: a score rises with the logits of its sticks."""
-    logits = logits_of(chances, weights)
-    low, high = np.full(len(scores), -WIDEST), np.full(len(scores), WIDEST)
-    for _ in range(HALVINGS):
-        shift = (low + high) / 2.0
-        found = weighted(chances_of(logits + shift[:, None, None], weights) @ weights, g).mean(axis=1)
-        low, high = np.where(found < scores, shift, low), np.where(found < scores, high, shift)
-    return chances_of(logits + ((low + high) / 2.0)[:, None, None], weights)
 
 
 @dataclass(frozen=True, slots=True)

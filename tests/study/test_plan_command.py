@@ -134,16 +134,6 @@ def test_no_row_has_more_trials_than_the_maximum_for_everyone(cap: tuple[str, ..
     assert max(pace["trials"] for pace in found["paces"]) <= most
 
 
-def test_a_gap_is_what_neighbours_differ_by() -> None:
-    path = write_config(Path())
-    near, far = (forecast(str(path), "--gap", gap) for gap in ("8%", "0.3"))
-    for found, gap in ((near, 0.08), (far, 0.3)):
-        assert found["gap"] == {name: pytest.approx(gap) for name in ("median", "low", "high")}
-    assert far["need"]["reached"] > near["need"]["reached"]
-    assert far["need"]["costs"]["trials"]["median"] < near["need"]["costs"]["trials"]["median"]
-    assert "true scores of neighbours are set 8.00% apart." in near["basis"]
-
-
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_forecast() -> None:
     path = write_config(Path())
@@ -183,10 +173,6 @@ REFUSED = {
     "no trial": (["--pilot", "runs/empty"], "has no graded trial"),
     "other models": (["--pilot", "runs/others"], "has no model of the configuration, but eve, fay"),
     "another rubric": (["--pilot", "runs/graded"], "was graded with another rubric"),
-    "a gap too wide": (["--gap", "60%"], "3 models that lie one gap apart must fit into 96% of the scores"),
-    "a gap below": (["--gap", "-1%"], "--gap must be positive"),
-    "no gap": (["--gap", "wide"], "--gap must be a difference of scores, as 2% or 0.02, but got 'wide'"),
-    "not a number": (["--gap", "nan"], "--gap must be positive"),
     "a wrong setting": (["--set", "trials.maxx=3"], "trials.maxx is not a known key"),
     "no place": (
         ["--json", "no/such/place.json"],
@@ -293,7 +279,7 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
         forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, every_pace=every)
         for models, more, every in (
             (batch_models({}), (), False),
-            (batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}), ("--gap", "8%"), True),
+            (batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}), (), True),
         )
     )
     assert any("a batch is guessed to be answered in 1 h, whatever its size" in one for one in batched["basis"])

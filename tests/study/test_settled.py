@@ -14,7 +14,7 @@ from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import Simulated, simulate_run
-from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all, times_settled
+from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all
 
 
 def ended(trials: float, reached: bool = False) -> Simulated:
@@ -35,15 +35,6 @@ def test_an_even_chance_takes_more_worlds_than_a_certain_one() -> None:
     never = [ended(1000.0)] * 60
     assert figures_settled(never[:20]) and not figures_settled(even[:40])
     assert chance_error(even[:20]) > chance_error(never[:20]) > 0.0
-
-
-def test_runs_are_timed_until_their_times_stand() -> None:
-    """Ten runs whose times differ by a tenth are enough, nine are not, nor are ten whose times differ by half."""
-    steady = [ended(1000.0)._replace(seconds=100.0 + 10.0 * (-1) ** number) for number in range(10)]
-    unsteady = [one._replace(seconds=100.0 + 5.0 * (one.seconds - 100.0)) for one in steady]
-    untimed = [ended(1000.0)._replace(seconds=np.nan)] * 10
-    assert times_settled(steady) and times_settled(steady + untimed)
-    assert not times_settled(steady[:9] + untimed) and not times_settled(unsteady) and not times_settled(())
 
 
 def test_worlds_are_added_until_they_are_enough() -> None:

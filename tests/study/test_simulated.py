@@ -149,14 +149,14 @@ def scenario(**changes: object) -> Scenario:
 @pytest.mark.slow
 @pytest.mark.parametrize("copied", [True, False])
 def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
-    monkeypatch.setattr(workers, "_may_be_copied", lambda: copied)
+    monkeypatch.setattr(workers, "_can_fork", lambda: copied)
     jobs = [
         SimulationJob(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap)))
         for world in (0, 1)
         for cap in (400, 600)
     ]
     with SimulationWorkers(scenario(), 0, 12) as alone, SimulationWorkers(scenario(), 0, 12) as together:
-        together.hire(2).result()
+        together.hire(2)
         assert alone.simulate(jobs) == together.simulate(jobs)
 
 
@@ -165,13 +165,13 @@ import os, sys, threading
 from adaptive_eval.study import workers
 sys.path[:0] = sys.argv[1:]
 from test_simulated import scenario
-assert workers._may_be_copied()
+assert workers._can_fork()
 with workers.SimulationWorkers(scenario(), 0, 12) as some:
-    assert some.hire(2).done()
+    some.hire(2)
     print(*some._pool._processes, flush=True)
     with open("/proc/self/task/%d/children" % os.getpid()) as file:
         assert file.read().split() == [str(pid) for pid in some._pool._processes]
-    assert not workers._may_be_copied(), "the pool has threads"
+    assert not workers._can_fork(), "the pool has threads"
     sys.stdin.read()
 """
 
@@ -181,7 +181,7 @@ def test_a_copy_is_there_at_once_and_ends_with_a_parent_that_is_killed() -> None
     command = [sys.executable, "-c", COPY, *(path for path in sys.path if path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        copy = int(parent.stdout.readline())
+        copy, _ = map(int, parent.stdout.readline().split())
         ended = os.pidfd_open(copy)
         parent.kill()
         assert select.select([ended], [], [], HANGS)[0], "it would wait for jobs for ever"
@@ -192,7 +192,7 @@ def test_a_copy_is_there_at_once_and_ends_with_a_parent_that_is_killed() -> None
 def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
     """20 models x 500 questions x 80 trials in a hundred runs, but not 5 x 30 x 80: those are seen first."""
     hired: list[int] = []
-    monkeypatch.setattr(workers, "_may_be_copied", lambda: copied)
+    monkeypatch.setattr(workers, "_can_fork", lambda: copied)
     monkeypatch.setattr(workers, "WORTH_A_COPY", 0.5)
     monkeypatch.setattr(workers, "WORTH_A_PROCESS", 2.5)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
@@ -206,8 +206,8 @@ def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.
 def test_bundles_are_parted_only_where_there_are_fewer_than_processes() -> None:
     some = SimulationWorkers(scenario(), 0, 12)
     some._processes = 2
-    assert list(some._in_parts([[0, 1, 2, 3]])) == [[0, 1], [2, 3]]
-    assert list(some._in_parts([[0, 1], [2, 3, 4]])) == [[0, 1], [2, 3, 4]]
+    assert some._split([[0, 1, 2, 3]]) == [[0, 1], [2, 3]]
+    assert some._split([[0, 1], [2, 3, 4]]) == [[0, 1], [2, 3, 4]]
 
 
 def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
