@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +28,11 @@ from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
-from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.record.results import BatchRow, Caution, Results
 from adaptive_eval.record.sites import SiteView, site_views
 from adaptive_eval.record.snapshot import batch_rows
+from adaptive_eval.record.stored_sums import StoredSums
 from adaptive_eval.record.thresholds import frozen_words
 from adaptive_eval.record.words import (
     DecisionsInWords,
@@ -45,7 +45,6 @@ from adaptive_eval.store import (
     Event,
     JudgeUse,
     ReplicaTraffic,
-    Roster,
     Spending,
     StoredLook,
     TrialsImported,
@@ -200,7 +199,6 @@ class RunView:
         return draws_questions(self.configuration)
 
 
-STEPS = 200
 LARGE = Caution(
     "large",
     None,
@@ -217,9 +215,7 @@ def read_view(directory: Path) -> RunView:
     """Read the run in `directory`; raises `StoreError` if there is none."""
     running = is_held(directory)
     with opened_run(directory) as stored:
-        return assemble_view(
-            stored.reader, stored.setup, stored.events, stored.results(running=running), running=running
-        )
+        return _view_of(stored, stored.results(running=running), running=running)
 
 
 def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> RunView:
@@ -231,7 +227,7 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
     running = is_held(directory)
     with opened_run(directory, summed=whole) as stored:
         results = stored.results(running=running) if whole else stored.brief_results(running=running, rows=rows)
-        view = assemble_view(stored.reader, stored.setup, stored.events, results, running=running)
+        view = _view_of(stored, results, running=running)
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
@@ -239,6 +235,10 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
         if stored.is_large and not whole:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
         return replace(view, relabelled=relabelled(stored), pairings=pairings(stored, results.pairs))
+
+
+def _view_of(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
+    return assemble_view(StoredSums(stored.reader, stored.setup), stored.setup, results, running=running)
 
 
 def without_rows(view: RunView) -> RunView:
@@ -249,38 +249,12 @@ def without_rows(view: RunView) -> RunView:
     return replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
 
 
-class ViewSource(Protocol):
-    """Source of a view besides the results: a `RunReader`, or one that remembers what it has read."""
-
-    def counts(self, roster: Roster, categories: int) -> NDArray[np.int32]:
-        """(L, M, K): graded trials of these models, questions and categories."""
-
-    def looks(self) -> Sequence[StoredLook]:
-        """The looks that were taken under the newest configuration."""
-
-    def look_times(self) -> Mapping[int, float]:
-        """When each of these was taken."""
-
-    def spending(self, steps: int) -> Sequence[Spending]:
-        """Usage at up to so many moments."""
-
-    def traffic(self) -> Sequence[ReplicaTraffic]:
-        """The stored answers by model and replica."""
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds the run has been active."""
-
-
-def assemble_view(
-    source: ViewSource, setup: StoredSetup, events: Sequence[Event], results: Results | None, *, running: bool
-) -> RunView:
+def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:
     """The view of a run whose results are known."""
     config, questions, plug_ins, roster = setup
-    rubric = open_rubric(config.rubric)
-    counts = source.counts(roster, len(rubric.weights))
+    rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
     known, places = posterior_views(counts, rubric.weights)
-    spending, traffic = tuple(source.spending(STEPS)), tuple(source.traffic())
+    spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     ending = ending_of(events, results, spending[-1].trials if spending else 0)
     return RunView(
         results=results,
@@ -295,7 +269,7 @@ def assemble_view(
         trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
         posteriors=known,
         posterior_of=places,
-        looks=tuple(look_views(source.looks(), source.look_times(), compared=objective_view(config.stated()).compares)),
+        looks=tuple(look_views(sums.looks, sums.look_times, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
         trials_to_go=None if results is None else results.trials_to_go,
         spending=spending,
@@ -304,7 +278,7 @@ def assemble_view(
         batches=batch_rows(pending_batches(events)),
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
         besides=() if results is None else besides(results.cost.beside),
-        elapsed=source.elapsed,
+        elapsed=sums.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,
         thresholds=_thresholds_sentence(config.rubric, events),

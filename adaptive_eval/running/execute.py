@@ -87,73 +87,120 @@ async def execute(
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
     """
-    tracking = tracking_of(prepared.config, directory)
-    if tracking is None:
-        return await _notified(prepared, directory, watcher, tell, stops, sites)
-    try:
-        return await _notified(prepared, directory, Watchers(watcher, tracking), tell, stops, sites)
-    finally:
-        await asyncio.to_thread(tracking.close)
+    config = prepared.config
+    tracking, notifier = tracking_of(config, directory), notifier_of(config)
+    watchers = Watchers(*(one for one in (watcher, tracking, notifier) if one is not None))
 
-
-async def _notified(
-    prepared: PreparedRun,
-    directory: Path,
-    watcher: Watcher,
-    tell: Callable[[Ended], None],
-    stops: StopSource | None,
-    sites: RemoteServers | None,
-) -> ExitCode:
-    notifier = notifier_of(prepared.config)
-    if notifier is None:
-        return await _execute(prepared, directory, watcher, tell, stops, sites)
-
-    def told(ended: Ended) -> None:
-        notifier.ended(ended)
+    def tell_all(ended: Ended) -> None:
+        if notifier is not None:
+            notifier.ended(ended)
         tell(ended)
 
     try:
-        return await _execute(prepared, directory, Watchers(watcher, notifier), told, stops, sites)
+        return await _Execution(prepared, watchers, tell_all, sites).run(directory, stops)
     except Exception as error:
-        notifier.failed(error)
+        if notifier is not None:
+            notifier.failed(error)
         raise
     finally:
-        await asyncio.to_thread(notifier.close)
+        for one in (notifier, tracking):
+            if one is not None:
+                await asyncio.to_thread(one.close)
 
 
-async def _execute(
-    prepared: PreparedRun,
-    directory: Path,
-    watcher: Watcher,
-    tell: Callable[[Ended], None],
-    stops: StopSource | None,
-    sites: RemoteServers | None,
-) -> ExitCode:
-    place_ledger(prepared.config, directory)
-    beginning = load_starting_point(prepared, directory)
-    await adopt_grader(beginning.prepared, directory)
-    if not stored_trial_count(beginning.prepared, directory):
-        await check_keys(beginning.prepared)
-    labels = labels_given(beginning.prepared.config, beginning.prepared.rubric)
-    with _opened(beginning, directory) as opened, stops or Interrupts() as interrupts:
-        if number := take_labels(directory, labels):
-            taken = LabelsTaken(number, Path(prepared.config.report.labels or "").name)
-            opened.store.commit(CommitBatch(events=[taken]))
-            beginning = beginning._replace(labels=taken)
-        if beginning.with_prior is None and not beginning.lacks_opponent:
-            return (await _carried_on(beginning, opened, watcher, interrupts, tell, sites)).exit_code
-        parts = TwoPartWatcher(
-            watcher, prepared.config.name, prepared.models, promise_in_short(prepared.config.stated())
-        )
-        try:
-            return await _in_two_parts(prepared, beginning, opened, parts, RememberedStops(interrupts), tell, sites)
-        finally:
+class _Execution:
+    """One start of a run, of its first part and of the run itself."""
+
+    def __init__(
+        self,
+        prepared: PreparedRun,
+        watcher: Watcher,
+        tell: Callable[[Ended], None],
+        sites: RemoteServers | None,
+    ) -> None:
+        self._prepared, self._watcher, self._tell, self._sites = prepared, watcher, tell, sites
+
+    async def run(self, directory: Path, stops: StopSource | None) -> ExitCode:
+        """Begin or resume the run in `directory`."""
+        prepared = self._prepared
+        place_ledger(prepared.config, directory)
+        beginning = load_starting_point(prepared, directory)
+        await adopt_grader(beginning.prepared, directory)
+        if not stored_trial_count(beginning.prepared, directory):
+            await check_keys(beginning.prepared)
+        labels = labels_given(beginning.prepared.config, beginning.prepared.rubric)
+        with _opened_store(beginning, directory) as opened, stops or Interrupts() as interrupts:
+            if number := take_labels(directory, labels):
+                taken = LabelsTaken(number, Path(prepared.config.report.labels or "").name)
+                opened.store.commit(CommitBatch(events=[taken]))
+                beginning = beginning._replace(labels=taken)
+            if beginning.with_prior is None and not beginning.lacks_opponent:
+                return (await self._carry_on(beginning, opened, self._watcher, interrupts)).exit_code
+            promise = promise_in_short(prepared.config.stated())
+            parts = TwoPartWatcher(self._watcher, prepared.config.name, prepared.models, promise)
+            try:
+                return await self._run_in_two_parts(beginning, opened, parts, RememberedStops(interrupts))
+            finally:
+                parts.end()
+
+    async def _carry_on(
+        self,
+        beginning: StartingPoint,
+        opened: OpenedStore,
+        watcher: Watcher,
+        interrupts: StopSource,
+        *,
+        is_first_part: bool = False,
+    ) -> Ended:
+        """Request what a run lacks, to its end."""
+        prepared, store = beginning.prepared, opened.store
+        elsewhere = None if self._sites is None else self._sites.open(prepared, store)
+        async with opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere) as serving:
+            grading = grading_of(prepared)
+            try:
+                bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
+                news = [*beginning.news, *await take_baseline(grading, store, bears)]
+                ended = await Session(prepared, store, serving, grading, watcher).carry_on(opened, news, interrupts)
+            finally:
+                await grading.close()
+            store.close()  # who reads how it ended may go on with the run
+            if not is_first_part:
+                self._tell(ended)
+            return ended
+
+    async def _run_in_two_parts(
+        self, beginning: StartingPoint, opened: OpenedStore, parts: TwoPartWatcher, stops: RememberedStops
+    ) -> ExitCode:
+        """Carry out a run that has a first part: greedy answers, which become R0, or those that all others are compared
+        with."""
+        prepared, store, lacks_opponent = self._prepared, opened.store, beginning.lacks_opponent
+        folder = OPPONENT if lacks_opponent else GREEDY
+        greedy = GreedyBegun(len(beginning.prepared.models), len(prepared.questions))
+        parts.happened(opponent_begun(prepared) if lacks_opponent else greedy)
+        place_ledger(prepared.config, store.directory / folder, f"{store.name}.{folder}")
+
+        async def ask(part: StartingPoint) -> Ended:
+            with _opened_store(part, store.directory / folder) as first:
+                return await self._carry_on(part, first, parts, stops, is_first_part=True)
+
+        if lacks_opponent:
+            found = await ask_opponent(prepared, beginning, store, ask, lambda: stops.heard)
+        else:
+            found = await ask_greedily(beginning, store, ask, lambda: stops.heard)
+        parts.first_is_over()
+        if found.ended is not None or found.beginning is None:
+            assert found.ended is not None
             parts.end()
+            write_results(store.directory, _unjudged_end(beginning.prepared, store, found.ended))
+            store.close()
+            self._tell(found.ended)
+            return found.ended.exit_code
+        return (await self._carry_on(found.beginning, opened, parts, stops)).exit_code
 
 
 @contextmanager
-def _opened(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
-    """The store of a run, which keeps what ended it."""
+def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
+    """Open the store of a run; an error that ends the run is noted in it."""
     prepared = beginning.prepared
     section = prepared.config.store
     opened = Store.open(directory, prepared.header, section.answers, section.patience)
@@ -168,76 +215,8 @@ def _opened(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
         opened.store.close()
 
 
-async def _carried_on(
-    beginning: StartingPoint,
-    opened: OpenedStore,
-    watcher: Watcher,
-    interrupts: StopSource,
-    tell: Callable[[Ended], None],
-    sites: RemoteServers | None,
-) -> Ended:
-    """Ask for what a run lacks, to its end."""
-    prepared, store = beginning.prepared, opened.store
-    config, logs = prepared.config, store.directory / LOGS
-    if sites is None:
-        opening = opened_endpoints(config, logs)
-    else:
-        opening = opened_endpoints(config, logs, elsewhere=sites.open(prepared, store))
-    async with opening as serving:
-        grading = grading_of(prepared)
-        try:
-            bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
-            news = [*beginning.news, *await take_baseline(grading, store, bears)]
-            session = Session(prepared, store, serving, grading, watcher)
-            ended = await session.carry_on(opened, news, interrupts)
-        finally:
-            await grading.close()
-        store.close()  # who reads how it ended may go on with the run
-        tell(ended)
-        return ended
-
-
-async def _in_two_parts(
-    prepared: PreparedRun,
-    beginning: StartingPoint,
-    opened: OpenedStore,
-    parts: TwoPartWatcher,
-    stops: RememberedStops,
-    tell: Callable[[Ended], None],
-    sites: RemoteServers | None,
-) -> ExitCode:
-    """Carry out a run that has a first part: greedy answers, which become R0, or those that all others are compared
-    with."""
-    store, lacks_opponent = opened.store, beginning.lacks_opponent
-    folder = OPPONENT if lacks_opponent else GREEDY
-    parts.happened(
-        opponent_begun(prepared)
-        if lacks_opponent
-        else GreedyBegun(len(beginning.prepared.models), len(prepared.questions))
-    )
-    place_ledger(prepared.config, store.directory / folder, f"{store.name}.{folder}")
-
-    async def ask(part: StartingPoint) -> Ended:
-        with _opened(part, store.directory / folder) as first:
-            return await _carried_on(part, first, parts, stops, lambda ended: None, sites)
-
-    if lacks_opponent:
-        found = await ask_opponent(prepared, beginning, store, ask, lambda: stops.heard)
-    else:
-        found = await ask_greedily(beginning, store, ask, lambda: stops.heard)
-    parts.first_is_over()
-    if found.ended is not None or found.beginning is None:
-        assert found.ended is not None
-        parts.end()
-        write_results(store.directory, _without_a_look(beginning.prepared, store, found.ended))
-        store.close()
-        tell(found.ended)
-        return found.ended.exit_code
-    return (await _carried_on(found.beginning, opened, parts, stops, tell, sites)).exit_code
-
-
-def _without_a_look(prepared: PreparedRun, store: Store, ended: Ended) -> Unjudged:
-    """A run that has ended in its first part: none of its own answers was asked for."""
+def _unjudged_end(prepared: PreparedRun, store: Store, ended: Ended) -> Unjudged:
+    """The results file of a run that has ended in its first part, before any of its own answers was requested."""
     bench, now = prepared.plan.bench, time.time()
     subject = subject_of(prepared.config, prepared.questions, store.reader.created)
     nothing = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int64)

@@ -221,7 +221,7 @@ def live(folder: Path, directory: Path, life: Life) -> Ended | None:
             return await super().grade(answer, question)
 
     @asynccontextmanager
-    async def opened(config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+    async def opened(config: RunConfig, logs: Path, **_: object) -> AsyncIterator[Serving]:
         yield Serving([_endpoint(model.name, life) for model in config.models])
 
     plan, watching = prepare(config_of(folder, life.changes)), Watching(life.at_look)

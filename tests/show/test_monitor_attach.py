@@ -162,7 +162,7 @@ def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:
     while run.controller.finished is None:
         run.step(100)
     feed = opened(run)
-    for stored, taken in zip(feed.sums.looks(), run.controller.looks, strict=True):
+    for stored, taken in zip(feed.sums.looks, run.controller.looks, strict=True):
         assert repr(read_look(stored).look) == repr(taken)  # nan is no nan's equal
         assert repr(read_look(plain_look(taken, ("x", "y", "z"))).look) == repr(taken)
 

@@ -15,11 +15,12 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.asked import ReplyUse, spent_signals
+from adaptive_eval.record import stored_sums
 from adaptive_eval.record.results import GradingCost
+from adaptive_eval.record.stored_sums import StoredSums
 from adaptive_eval.record.view import RunView, read_report, read_view, without_rows
 from adaptive_eval.show.serve import feed as feed_module
-from adaptive_eval.show.serve import feed as feeds
-from adaptive_eval.show.serve.feed import Feed, StoredSums
+from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.store import Regrade, RunReader, TrialRecord, TrialsRegraded, summing
 from adaptive_eval.store import store as storing
@@ -111,11 +112,11 @@ def test_grades_that_were_changed_are_counted_anew(play: Play) -> None:
     run.step(30)
     feed = Feed(run.directory)
     feed.poll()
-    before = int(feed.counts.sum())
+    before = int(feed.sums.counts.sum())
     lost = [Regrade("ada", "q0", trial, None, {}, None, "the grader failed") for trial in range(2)]
     run.store.regrade(lost, TrialsRegraded(trials=2))
     feed.poll()
-    assert int(feed.counts.sum()) == before - 2
+    assert int(feed.sums.counts.sum()) == before - 2
     assert feed.sums.spent().trials == before
 
 
@@ -185,13 +186,13 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
 
 
 def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "STEPS", 20)
+    monkeypatch.setattr(stored_sums, "STEPS", 20)
     run = play()
     sums = StoredSums(run.store.reader, setup_of(run.store.reader.header()))
     for _ in range(70):
         run.step(1)
         sums.update(run.store.reader)
-    spending = sums.spending(20)
+    spending = sums.spending
     assert 10 <= len(spending) <= 20
     assert spending[-1] == sums.spent() and spending[-1].trials == 70
     steps = [later.trials - earlier.trials for earlier, later in zip(spending, spending[1:], strict=False)]

@@ -154,7 +154,7 @@ def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> Non
     came = {(one.model, one.site): one.answers for one in stored.traffic.sites}
     assert came == {(one.model, one.site): one.answers for one in live.traffic.sites}
     assert sum(came.values()) == stored.trials
-    servers = {(one.model, one.replica) for one in feed.sums.traffic()}
+    servers = {(one.model, one.replica) for one in feed.sums.traffic}
     assert {(model, replica.partition(" on ")[0]) for model, replica in servers} <= there
     assert all(" on node" in replica for _, replica in servers)
 

@@ -118,14 +118,14 @@ class _Shown:
         self._feed = feed
         self._display = display
         self._models = feed.models
-        self._looks = max(len(feed.sums.looks()) - 1, 0)
+        self._looks = max(len(feed.sums.looks) - 1, 0)
         self._events = 0
 
     def catch_up(self) -> None:
         """Tell the display what it does not know yet."""
         if self._feed.models != self._models:
             raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
-        looks, events = self._feed.sums.looks(), since_the_start(self._feed.sums.events())
+        looks, events = self._feed.sums.looks, since_the_start(self._feed.sums.events)
         for event in events[self._events :]:
             self._display.happened(event)
         if new := looks[self._looks :]:

@@ -9,7 +9,6 @@ once, by its number, whatever is drawn of it afterwards. Looks and events are fe
 """
 
 import time
-from collections.abc import Container, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,107 +16,21 @@ from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import grading_cost
 from adaptive_eval.record.removed_models import counted_gpu_seconds, other_costs, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun, held_servers
 from adaptive_eval.record.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
-from adaptive_eval.record.view import STEPS, RunView, assemble_view
+from adaptive_eval.record.stored_sums import StoredSums
+from adaptive_eval.record.view import RunView, assemble_view
 from adaptive_eval.store import (
-    Event,
-    ReplicaSums,
-    ReplicaTraffic,
-    RunBegun,
     RunFinished,
     RunReader,
-    SettingsChanged,
-    Spending,
-    StoredLook,
-    TrialsRegraded,
     is_held,
 )
 from adaptive_eval.store.address import is_address
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
-from adaptive_eval.store.kept_sums import Counts, thinned, together, whole
-from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.whereabouts import moment_of
-
-ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
-"""After these, looks may have been taken anew, and grades may have changed."""
-
-
-class StoredSums:
-    """A `Source` of views; not safe for threads."""
-
-    def __init__(self, reader: RunReader, setup: StoredSetup) -> None:
-        self._configuration = reader.newest_configuration_id()
-        self._roster, self._categories = setup.roster, len(open_rubric(setup.config.rubric).weights)
-        self._counts = reader.counts(self._roster, self._categories)
-        self._sums = reader.sums()
-        self._spending = reader.spending(STEPS)
-        self._looks = reader.looks()
-        self._look_times = reader.look_times()
-        self._events = reader.events()
-        self._last = max((one.last for one in self._sums), default=0)
-        self.elapsed = reader.elapsed
-
-    def update(self, reader: RunReader) -> bool:
-        """Read what has come since; False, and nothing is read, where what was read before no longer holds."""
-        events = reader.events()
-        anew = any(isinstance(event, ANEW) for event in events[len(self._events) :])
-        if anew or reader.newest_configuration_id() != self._configuration:
-            return False
-        self._counts = self._counts + reader.counts(self._roster, self._categories, self._last)
-        self._add(reader.sums(self._last))
-        self._looks += reader.looks(len(self._looks))
-        self._look_times = reader.look_times()
-        self._events = events
-        self.elapsed = reader.elapsed
-        return True
-
-    def _add(self, new: Sequence[ReplicaSums]) -> None:
-        if not new:
-            return
-        self._sums = together(self._sums, new)
-        self._last = max(one.last for one in new)
-        self._spending.append(self.spent())
-        if len(self._spending) > 2 * STEPS:
-            self._spending = self._spending[1::2]  # the last one stays
-
-    # -- what views are made of --------------------------------------------------------------------------------------
-
-    def counts(self, roster: Roster, categories: int) -> Counts:
-        """(L, M, K): graded trials, of the models, questions and categories of the run."""
-        assert roster == self._roster and categories == self._categories
-        return self._counts
-
-    def looks(self) -> list[StoredLook]:
-        """The looks that were taken under the newest configuration."""
-        return self._looks
-
-    def look_times(self) -> dict[int, float]:
-        """When each of these was taken, in seconds since 1970."""
-        return self._look_times
-
-    def spending(self, steps: int) -> list[Spending]:
-        """Usage at up to so many moments."""
-        return thinned(self._spending, steps)
-
-    def traffic(self) -> list[ReplicaTraffic]:
-        """The stored answers by model and replica."""
-        return [one.traffic() for one in self._sums]
-
-    def events(self) -> list[Event]:
-        """All events of the run."""
-        return self._events
-
-    # ----------------------------------------------------------------------------------------------------------------
-
-    def spent(self, models: Container[str] | None = None) -> Spending:
-        """Usage so far, of these models or of all."""
-        return whole([one for one in self._sums if models is None or one.model in models])
-
 
 TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock leave the same time, so what was just changed is read again."""
@@ -200,19 +113,14 @@ class Feed:
         # what is still changing will be read again, whether or not its times tell
         self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))
         self.running, self._written = mark.running, mark.written
-        picture = len(self.sums.looks()), len(self.sums.events()), mark.results, mark.running, id(self.sums)
+        picture = len(self.sums.looks), len(self.sums.events), mark.results, mark.running, id(self.sums)
         if picture != self._picture:
             self._picture, self.edition = picture, self.edition + 1
         return True
 
     def view(self) -> RunView:
         """The view of the run."""
-        return assemble_view(self.sums, self.stored, self.sums.events(), self.results, running=self.running)
-
-    @property
-    def counts(self) -> Counts:
-        """(L, M, K): graded trials by model, question and category; another array whenever there are more."""
-        return self.sums.counts(self.stored.roster, len(open_rubric(self.stored.config.rubric).weights))
+        return assemble_view(self.sums, self.stored, self.results, running=self.running)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -226,13 +134,13 @@ class Feed:
             return "running"
         if self.results is not None:
             return self.results.run.status
-        events = self.sums.events()
+        events = self.sums.events
         return "finished" if events and isinstance(events[-1], RunFinished) else "stopped"
 
     @property
     def beside(self) -> tuple[OtherCostRow, ...]:
         """Spending that caps count besides the stored answers of today's models."""
-        return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events())
+        return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events)
 
     @property
     def gpu_seconds(self) -> float:
@@ -248,17 +156,17 @@ class Feed:
         if anew or not self.sums.update(reader):
             self.stored = setup_of(reader.header())
             self.sums = StoredSums(reader, self.stored)
-            self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events())
+            self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events)
         self._servers = held_servers(self.stored, reader)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         before = self._mark
         if is_address(self.directory) and mark.running:  # what the run publishes lies in its directory, not here
-            if before is None or not before.running or len(self.sums.looks()) != self._looks_read:
-                self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=True)
-            self._looks_read = len(self.sums.looks())
+            if before is None or not before.running or len(self.sums.looks) != self._looks_read:
+                self.results = StoredRun(reader, self.stored, self.sums.events).results(running=True)
+            self._looks_read = len(self.sums.looks)
         elif not mark.running:
-            self.results = StoredRun(reader, self.stored, self.sums.events()).brief_results(
+            self.results = StoredRun(reader, self.stored, self.sums.events).brief_results(
                 running=False, rows=self._rows
             )
         elif before is None or mark.results != before.results or not before.running:

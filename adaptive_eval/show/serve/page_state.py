@@ -232,7 +232,7 @@ class PageState:
         """First messages to a listener; one who is `alone` then knows all there is."""
         self._feed.poll()
         if alone:
-            self._told, self._told_trials = self._feed.counts, self._feed.sums.spent().trials
+            self._told, self._told_trials = self._feed.sums.counts, self._feed.sums.spent().trials
             self._announced = self._feed.edition, self._feed.status, time.monotonic()
         messages = [sse_message("view", {"etag": self._etag()}), self._progress([])]
         return messages if self._feed.running else [*messages, self._end()]
@@ -240,7 +240,7 @@ class PageState:
     def news(self) -> list[bytes]:
         """Messages since the last call."""
         self._feed.poll()
-        counts, trials = self._feed.counts, self._feed.sums.spent().trials
+        counts, trials = self._feed.sums.counts, self._feed.sums.spent().trials
         messages = []
         if trials != self._told_trials:
             messages.append(self._progress(self._changed_cells(counts)))

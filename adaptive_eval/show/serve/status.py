@@ -45,7 +45,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     elapsed, beside, decisions = feed.elapsed(), feed.beside, stored.config.stated()
     used = {"trials": spent.trials, "tokens": spent.tokens, "usd": spent.usd}
     return Status(
-        looks=len(feed.sums.looks()),
+        looks=len(feed.sums.looks),
         standings=standings(found, gate=gate_baseline(decisions)),
         verdicts=found.verdicts,
         caps=used_caps(budget, used | {"gpu_seconds": feed.gpu_seconds, "wall_seconds": elapsed}, beside),
@@ -56,12 +56,12 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         new_tokens=spent.tokens - before.tokens,
         elapsed=elapsed,
         trials_to_go=found.trials_to_go,
-        detail=closest_comparison(found, stored.roster, feed.counts, weights),
+        detail=closest_comparison(found, stored.roster, feed.sums.counts, weights),
         promise=promise_in_short(decisions),
-        batches=batch_rows(pending_batches(feed.sums.events())),
+        batches=batch_rows(pending_batches(feed.sums.events)),
         beside=beside,
         grading=feed.grading if results is None else results.cost.grading,
-        sites=site_rows(feed.sums.events()),
+        sites=site_rows(feed.sums.events),
     )
 
 
@@ -73,7 +73,7 @@ def _spent(feed: Feed) -> Spending:
 def _traffic(feed: Feed) -> CurrentTraffic:
     replicas = {(model.name, url) for model in feed.stored.config.models for url in model.replicas}
     lost: set[tuple[str, str]] = set()
-    for event in since_the_start(feed.sums.events()):
+    for event in since_the_start(feed.sums.events):
         match event:
             case ReplicaLost(model=model, replica=replica):
                 lost.add((model, replica))
@@ -81,7 +81,7 @@ def _traffic(feed: Feed) -> CurrentTraffic:
                 lost.discard((model, replica))
     return CurrentTraffic(
         in_flight=None,
-        retries=sum(one.retries for one in feed.sums.traffic()),
+        retries=sum(one.retries for one in feed.sums.traffic),
         errors=None,
         healthy_replicas=len(replicas) - len(lost & replicas),  # a site is no replica
         replicas=len(replicas),
@@ -91,10 +91,10 @@ def _traffic(feed: Feed) -> CurrentTraffic:
 
 def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
     """Answers from each site of a run on a cluster."""
-    rows, answers = site_rows(feed.sums.events()), answers_by_site(feed.sums.traffic())
+    rows, answers = site_rows(feed.sums.events), answers_by_site(feed.sums.traffic)
     return tuple(SiteTraffic(one.model, one.site, None, None, answers[one.model, one.site]) for one in rows)
 
 
 def ended_of_feed(feed: Feed) -> Ended:
     """How a run that is over has ended."""
-    return ended_of(feed.sums.events(), feed.results, stored_status(feed), feed.directory)
+    return ended_of(feed.sums.events, feed.results, stored_status(feed), feed.directory)

@@ -1,0 +1,79 @@
+"""What a run has stored, added up: read once, and brought up to date by what has come since."""
+
+from collections.abc import Container, Sequence
+
+from adaptive_eval.config.prepare import StoredSetup
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.store import (
+    Event,
+    ReplicaSums,
+    ReplicaTraffic,
+    RunBegun,
+    RunReader,
+    SettingsChanged,
+    Spending,
+    StoredLook,
+    TrialsRegraded,
+)
+from adaptive_eval.store.kept_sums import Counts, thinned, together, whole
+
+STEPS = 200
+"""Moments at which the usage is kept."""
+ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
+"""After these, looks may have been taken anew, and grades may have changed."""
+
+
+class StoredSums:
+    """Counts, usage, looks and events of a run; not safe for threads."""
+
+    def __init__(self, reader: RunReader, setup: StoredSetup) -> None:
+        self._configuration = reader.newest_configuration_id()
+        self._roster, self._categories = setup.roster, len(open_rubric(setup.config.rubric).weights)
+        self.counts: Counts = reader.counts(self._roster, self._categories)
+        """(L, M, K): graded trials by model, question and category; another array whenever there are more."""
+        self._sums = reader.sums()
+        self._spending = reader.spending(STEPS)
+        self.looks: list[StoredLook] = reader.looks()
+        """The looks that were taken under the newest configuration."""
+        self.look_times = reader.look_times()
+        """When each of these was taken, in seconds since 1970."""
+        self.events: Sequence[Event] = reader.events()
+        self._last = max((one.last for one in self._sums), default=0)
+        self.elapsed = reader.elapsed
+
+    def update(self, reader: RunReader) -> bool:
+        """Read what has come since; False, and nothing is read, where what was read before no longer holds."""
+        events = reader.events()
+        anew = any(isinstance(event, ANEW) for event in events[len(self.events) :])
+        if anew or reader.newest_configuration_id() != self._configuration:
+            return False
+        self.counts = self.counts + reader.counts(self._roster, self._categories, self._last)
+        self._add(reader.sums(self._last))
+        self.looks += reader.looks(len(self.looks))
+        self.look_times = reader.look_times()
+        self.events = events
+        self.elapsed = reader.elapsed
+        return True
+
+    def _add(self, new: Sequence[ReplicaSums]) -> None:
+        if not new:
+            return
+        self._sums = together(self._sums, new)
+        self._last = max(one.last for one in new)
+        self._spending.append(self.spent())
+        if len(self._spending) > 2 * STEPS:
+            self._spending = self._spending[1::2]  # the last one stays
+
+    @property
+    def spending(self) -> list[Spending]:
+        """Usage at up to `STEPS` moments."""
+        return thinned(self._spending, STEPS)
+
+    @property
+    def traffic(self) -> list[ReplicaTraffic]:
+        """The stored answers by model and replica."""
+        return [one.traffic() for one in self._sums]
+
+    def spent(self, models: Container[str] | None = None) -> Spending:
+        """Usage so far, of these models or of all."""
+        return whole([one for one in self._sums if models is None or one.model in models])
