@@ -187,7 +187,7 @@ class World:
         return commit
 
     @asynccontextmanager
-    async def _opened(self, config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+    async def _opened(self, config: RunConfig, logs: Path, **_: object) -> AsyncIterator[Serving]:
         yield Serving([_Endpoint(self, model.name) for model in config.models])
 
     def _pool(self, *arguments: object, **named: object) -> "_Pool":
