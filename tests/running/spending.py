@@ -68,7 +68,7 @@ class Spender(World):
             self.active.append(loop.time())
 
     @asynccontextmanager
-    async def _opened(self, config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+    async def _opened(self, config: RunConfig, logs: Path, **_: object) -> AsyncIterator[Serving]:
         endpoints = [
             ModelEndpoint(
                 model, model.sampling, model.concurrency, SpendingWire(self, model.name, self.says, self.faults)
