@@ -46,7 +46,7 @@ the model, whose answers have as many steps as the question asks for. In plain a
 wordy ones each comma is followed by no, one or two dots by chance.
 
 Each model is a server of its own, started by a run that asks all of them the same number of trials with the same seeds
-(`trial_seeds: consecutive`). Variances are those that a report states (`adaptive_eval.record.pairing`), by questions of
+(`seeds: consecutive`). Variances are those that a report states (`adaptive_eval.record.pairing`), by questions of
 one kind; for own seeds each trial of one model is set beside the next trial of the other.
 
 "Same answers" is the share of trials whose text is the same to the last letter; a variance is that of the difference of
@@ -111,8 +111,7 @@ def ask(folder: Path, models: Mapping[str, Path], asked: Mapping[str, tuple[Grou
     config = workplace.configure(
         "lengths",
         served,
-        trial_seeds="consecutive",
-        trials={"min": trials, "max": trials},
+        trials={"min": trials, "max": trials, "seeds": "consecutive"},
         sampling={"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 600},
         grader={"kind": "regex", "pattern": r"(?:^|\D)00:(\d\d)$"},
         concurrency=SIDE_BY_SIDE,

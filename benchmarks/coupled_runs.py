@@ -1,4 +1,4 @@
-"""Whole runs with `trial_seeds: coupled`: what near copies are compared for, what is called wrongly, what others pay.
+"""Whole runs with `trials.seeds: coupled`: what near copies are compared for, what is called wrongly, what others pay.
 
 The outcomes are those of tiny trained models (`coupling`): a model and its copies with rounded weights, asked with the
 same seeds. A run draws each trial from these with all models' answers to it; "own seeds" draws each model's apart.
@@ -39,9 +39,9 @@ DELTA = 0.02
 GOAL, MOST_CALLED, MOST_WRONG = 0.2, 0.10, 0.05
 HEADER = ("models", "asked for", "seeds", "trials", "over own seeds", "decided", "wrongly", "intervals that cover")
 EXPLAINED = """\
-Trials of a run on average, of both models; "over own seeds": in those of the same runs with `trial_seeds: hashed` (same
+Trials of a run on average, of both models; "over own seeds": in those of the same runs with `seeds: hashed` (same
 settings, questions weighted). "Coupled, shared": the models draw with the same random numbers; "coupled, own": they do
-not, and `trial_seeds: coupled` is set all the same. Gates ask whether the copy is less than two points worse than the
+not, and `trials.seeds: coupled` is set all the same. Gates ask whether the copy is less than two points worse than the
 original, with at most 400 trials a question; equal models, of which a call is wrong whichever it is, with at most 80.
 A 95% interval of the difference is taken where a run ended."""
 

@@ -2,7 +2,7 @@
 
 Of the 20 best models of the recorded LiveCodeBench (400 questions, 10 trials) and of other sets, the recorded shares
 being the truth, measured are the trials until half of the decidable pairs of neighbours are called: at the defaults,
-with a first look after one trial of each question, and with `allocation: soonest`. Decidable is a gap that one look at
+with a first look after one trial of each question, and with `policy: soonest`. Decidable is a gap that one look at
 all trials would more likely than not show. Misordered are pairs of any two models, a run; the promise is for each.
 
     python benchmarks/large.py [--quick] [--runs 24] [--json PATH] [--markdown PATH]

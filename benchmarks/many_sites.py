@@ -164,7 +164,7 @@ def configuration(folder: Path, sites: int, trials: int) -> Path:
         "sampling": {"temperature": 0.6, "max_tokens": 512},
         "grader": "numeric",
         "trials": {"min": trials, "max": trials},
-        "stop_on_alarm": "never",
+        "stopping": {"on_alarm": "never"},
     }
     path = folder / "config.yaml"
     path.write_text(json.dumps(config))

@@ -105,7 +105,7 @@ def whole_run(ledger: str, url: str, address: LedgerAddress, trials: int) -> Mea
     with tempfile.TemporaryDirectory() as folder:
         path = configuration(url, 64, trials // (QUESTIONS * MODELS), Path(folder))
         store = {"ledger": str(address)} if ledger == "PostgreSQL" else {}
-        more = {"sampling": {"max_tokens": 512}, "stop_on_alarm": "never", "store": store}
+        more = {"sampling": {"max_tokens": 512}, "stopping": {"on_alarm": "never"}, "store": store}
         path.write_text(json.dumps(json.loads(path.read_text()) | more))
         directory = Path(folder) / f"benchmark-{uuid4().hex[:10]}"
         cost = finished([str(COMMAND), "run", str(path), "--run-dir", str(directory), "--display", "none"], (0, 3))

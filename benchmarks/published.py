@@ -2,7 +2,7 @@
 
     python benchmarks/published.py [--quick] [--json PATH] [--markdown PATH] [--data PATH]
 
-`preset: published` judges z of Bayes@N > 1.645 anew at every look. Its 95% is that of one look. Measured: how often it
+The rule `published` judges z of Bayes@N > 1.645 anew at every look. Its 95% is that of one look. Measured: how often it
 names a winner between two copies of one model on 30 questions, looking once at 80 trials, and after every round from 4
 to 80; how often between two copies in the midst of a leaderboard, whose numbers of trials differ by what their
 neighbours need; and on replays of recorded sets and the coins, its cost, calls and wrong calls.
@@ -25,11 +25,14 @@ from adaptive_eval.study.drive import drive_rounds
 from scorio.moments import FloatArray
 
 BINARY, QUESTIONS = np.array([0.0, 1.0]), 30
+RULE: Mapping[str, object] = {"rule": "published", "prior": "uniform"}
+TRIALS: Mapping[str, object] = {"policy": "unresolved_pairs", "lookahead": 0, "favour": "answers"}
+PUBLISHED: Mapping[str, object] = {"stopping": RULE, "trials": TRIALS}
 SETTINGS: Mapping[str, Mapping[str, object]] = {
-    "published": {"preset": "published"},
+    "published": PUBLISHED,
     "default": {"trials": {"favour": "answers"}},
 }
-ONE_LOOK = {"preset": "published", "trials": {"min": CAP, "max": CAP}}
+ONE_LOOK = {"stopping": RULE, "trials": {**TRIALS, "min": CAP, "max": CAP}}
 
 
 class Ties(NamedTuple):
@@ -141,7 +144,7 @@ def _document(
     head = ["two copies of", "published, one look", "published, every round", "default"]
     parts = [
         "# The published procedure",
-        f"What `benchmarks/published.py` prints. `preset: published` and the default (`trials.favour: answers`), 4 to "
+        f"What `benchmarks/published.py` prints. The rule `published` and the default (`trials.favour: answers`), 4 to "
         f"{CAP} trials a question; {runs} runs for each two copies.",
         check_table(checks),
         "## Winners named between exact ties",

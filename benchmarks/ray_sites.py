@@ -102,7 +102,7 @@ def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) ->
             del model["base_url"]
             model["launch"] = launch
             model["concurrency"] = IN_FLIGHT // MODELS
-        more = {"sampling": {"max_tokens": 512}, "stop_on_alarm": "never", "sites": {"batch": setting.batch}}
+        more = {"sampling": {"max_tokens": 512}, "stopping": {"on_alarm": "never"}}
         path.write_text(json.dumps(config | more))
         directory = Path(folder) / "run"
         words = [str(COMMAND), "run", str(path), "--run-dir", str(directory), "--display", "none"]

@@ -51,8 +51,7 @@ def make_run(folder: Path, models: int, questions: int, trials: int) -> Path:
             "sampling": {"temperature": 0.6},
             "grader": "numeric",
             "stopping": {"confidence": 0.999999},
-            "allocation": {"policy": "uniform"},
-            "trials": {"min": 4, "max": trials},
+            "trials": {"min": 4, "max": trials, "policy": "uniform"},
             "concurrency": 32,
         }
         (folder / "large.yaml").write_text(json.dumps(settings))

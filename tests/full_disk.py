@@ -44,7 +44,7 @@ def texts_wait_for_room(site: Site, disk: Path, run: Callable[[Path], int]) -> N
     def written(most: int, **more: object) -> Path:
         trials = {"min": 8, "max": most, "favour": "answers"}
         served = [{"name": name, "launch": launch} for name in MODELS]
-        return site.write(trials=trials, models=served, concurrency=2, sites={"silence": HANGS}, **more)
+        return site.write(trials=trials, models=served, concurrency=2, servers={"sites": {"silence": HANGS}}, **more)
 
     assert site.run(written(8), "--run-dir", str(site.directory("home"))).exit_code == ExitCode.SPENT
     kept = {"store": {"answers": disk.as_uri()}}

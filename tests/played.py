@@ -61,9 +61,8 @@ def prepared(
         "trials": {"min": 3, "max": 30},
     } | changes
     if isinstance(trials := settings["trials"], dict):
-        settings["trials"] = {"favour": "answers", **trials}
         ahead = round(min(10, 0.15 * trials.get("max", 80)))  # of six questions: enough that some is always in flight
-        settings["allocation"] = {"lookahead": ahead, **settings.get("allocation", {})}
+        settings["trials"] = {"favour": "answers", "lookahead": ahead, **trials}
     path = folder / "played.yaml"
     path.write_text(yaml.safe_dump(settings))
     return prepare(load_config(path))

@@ -147,7 +147,7 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {stopping.delta:g}"
     if (promised := promise_in_short(config.stated())) is not None:
         yield f"promise   {promised}"
-    yield f"policy    {config.allocation.policy}, {config.trials.in_words}"
+    yield f"policy    {config.trials.policy}, {config.trials.in_words}"
     yield f"at most   {', '.join(_at_most(plan))}"
     yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"
     if config.prior_evidence is not None and config.prior_evidence.greedy:

@@ -72,7 +72,7 @@ def replay(
 
     FILE has `R`, the category of each trial by model, question and trial (-1: no trial), or `correct` and `count` by
     model and question, of which trials are drawn without replacement; RUN has its trials, and the weights of its
-    rubric. Of CONFIG the sections rubric, objective, stopping, allocation, trials and budget are read.
+    rubric. Of CONFIG the sections rubric, objective, stopping, trials and budget are read.
 
     Exit codes: as of `run` for one replay; 0 for many with --runs.
     """

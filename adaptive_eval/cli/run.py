@@ -162,7 +162,7 @@ def _sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[
 
     require_sites(config)
     run = keeper_name(config, directory)
-    with joined_cluster(address) as nodes, sites_of_run(nodes, run, config.sites.keep) as cluster:
+    with joined_cluster(address) as nodes, sites_of_run(nodes, run, config.servers.sites.keep) as cluster:
         yield RunSites(cluster)
 
 

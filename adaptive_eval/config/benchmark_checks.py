@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models
-from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.problems import Problem
+from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 

@@ -16,12 +16,8 @@ from adaptive_eval.config.benchmark_checks import (
     questions_weigh_alike,
     templates_fit_their_benchmark,
 )
-from adaptive_eval.config.coupled import (
-    coupled_models_are_compared,
-    coupled_seeds_have_a_variance,
-    coupled_seeds_have_trials,
-)
-from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.coupled import coupled_problems
+from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.drawn import (
     drawn_beginning_problems,
     drawn_problems,
@@ -48,7 +44,7 @@ from adaptive_eval.config.opponent import (
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
@@ -126,12 +122,12 @@ def _objective_names_models(objective: ObjectiveConfig, names: Names) -> Iterato
 
 
 def _rules_fit_objective(
-    objective: ObjectiveConfig, stopping: StoppingConfig, allocation: AllocationConfig
+    objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
 ) -> Iterator[Problem]:
     asked = OBJECTIVES.get(str(objective.kind))
     if asked is None:
         return
-    rule, policy = RULES.get(str(stopping.rule)), POLICIES.get(str(allocation.policy))
+    rule, policy = RULES.get(str(stopping.rule)), POLICIES.get(str(trials.policy))
     if rule is not None and rule.only_for and asked.name not in rule.only_for:
         said = f"{rule.name} is for the {_objectives(rule.only_for)}"
         yield Problem(("stopping", "rule"), said, rule.instead, asked.name)
@@ -140,47 +136,19 @@ def _rules_fit_objective(
         yield Problem(("stopping", "familywise"), "is for objectives that compare scores", mend, asked.name)
     if policy is not None and policy.only_for and asked.name not in policy.only_for:
         said = f"{policy.name} is for the {_objectives(policy.only_for)}"
-        yield Problem(("allocation", "policy"), said, f"use {next(iter(POLICIES))}", asked.name)
-
-
-def _preset_is_whole(
-    preset: str | None, objective: ObjectiveConfig, stopping: StoppingConfig, allocation: AllocationConfig
-) -> Iterator[Problem]:
-    if preset is None:
-        return
-    asked = OBJECTIVES.get(str(objective.kind))
-    if asked is not None and asked.own_rule is not None:
-        yield Problem(
-            ("preset",), "is for objectives that compare scores", "remove it, or change the objective", asked.name
-        )
-    for name, section in (("stopping", stopping), ("allocation", allocation)):
-        for key, value in PRESETS[preset].settings.get(name, {}).items():
-            if (given := getattr(section, key)) != value:
-                rule = f"must be {shown_value(value)} under preset: {preset}"
-                yield Problem(
-                    (name, key), rule, "remove it, or remove `preset` and write what you want of it", shown_value(given)
-                )
+        yield Problem(("trials", "policy"), said, f"use {next(iter(POLICIES))}", asked.name)
 
 
 def _objectives(names: Sequence[str]) -> str:
     return f"objective{'s' if len(names) > 1 else ''} {' and '.join(names)}"
 
 
-def _options_are_for_built_ins(
-    objective: ObjectiveConfig, stopping: StoppingConfig, allocation: AllocationConfig
-) -> Iterator[Problem]:
-    for key, section, chosen, entries in (
-        (("objective", "kind"), objective, objective.kind, OBJECTIVES),
-        (("stopping", "rule"), stopping, stopping.rule, RULES),
-        (("allocation", "policy"), allocation, allocation.policy, POLICIES),
-    ):
-        if str(chosen) in entries:
-            continue
-        for owner in entries.values():
-            for option, _ in _given(section, entries, owner.name, *get_args(OptionType)):
-                rule = f"is an option of {owner.name}, not of a plug-in"
-                mend = f"write {key[1]}: {{use: {chosen}, options: {{{option.name}: ...}}}}"
-                yield Problem((key[0], option.name), rule, mend)
+def _options_are_for_built_ins(objective: ObjectiveConfig) -> Iterator[Problem]:
+    for owner in OBJECTIVES.values() if str(objective.kind) not in OBJECTIVES else ():
+        for option, _ in _given(objective, OBJECTIVES, owner.name, *get_args(OptionType)):
+            rule = f"is an option of {owner.name}, not of a plug-in"
+            mend = f"write kind: {{use: {objective.kind}, options: {{{option.name}: ...}}}}"
+            yield Problem(("objective", option.name), rule, mend)
 
 
 def _values_lie_on_the_scale(
@@ -292,7 +260,6 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _enough_models,
     _objective_names_models,
     _rules_fit_objective,
-    _preset_is_whole,
     _options_are_for_built_ins,
     _values_lie_on_the_scale,
     _templates_name_fields,
@@ -311,9 +278,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     questions_weigh_alike,
     groups_are_fields,
     _world_is_known,
-    coupled_models_are_compared,
-    coupled_seeds_have_trials,
-    coupled_seeds_have_a_variance,
+    coupled_problems,
     answers_are_there,
     drawn_problems,
     drawn_questions_problems,

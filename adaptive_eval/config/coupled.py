@@ -1,9 +1,9 @@
-"""What `trial_seeds: coupled` goes with, and what can be known before a run of why it may couple nothing: vocabularies
+"""What `trials.seeds: coupled` goes with, and what can be known before a run of why it may couple nothing: vocabularies
 and samplers are not."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig
+from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, valid_models
 from adaptive_eval.config.problems import Problem
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
@@ -19,7 +19,7 @@ WITHOUT_SEEDS = "anthropic"
 
 def why_uncoupled(config: RunConfig) -> Iterator[str]:
     """A sentence for each comparison whose models will hardly draw alike."""
-    if config.trial_seeds != "coupled":
+    if config.trials.seeds != "coupled":
         return
     models = {model.name: model for model in config.models}
     for one, other in _compared(config.objective.options, list(models)):
@@ -49,32 +49,29 @@ def _why(one: ModelConfig, other: ModelConfig) -> str:
     return f"differ in {' and '.join(differ)}" if differ else ""
 
 
-def coupled_models_are_compared(trial_seeds: str, objective: ObjectiveConfig) -> Iterator[Problem]:
-    """Comparisons are fixed beforehand."""
-    if trial_seeds == "coupled" and str(objective.kind) not in COUPLED_OBJECTIVES:
-        rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
-        yield Problem(("trial_seeds",), rule, "remove it, or change objective.kind", str(objective.kind))
-
-
-def coupled_seeds_have_trials(
-    trial_seeds: str, models: Models, prior_evidence: PriorEvidenceConfig | None
+def coupled_problems(
+    trials: TrialsConfig,
+    objective: ObjectiveConfig,
+    stopping: StoppingConfig,
+    models: Models = (),
+    prior_evidence: PriorEvidenceConfig | None = None,
 ) -> Iterator[Problem]:
-    """Both models of a comparison have trials with seeds."""
-    if trial_seeds != "coupled":
+    """Comparisons are fixed beforehand, both models have trials with seeds, and variances are of differences."""
+    if trials.seeds != "coupled":
         return
+    mend = "remove it, or `trials.seeds`"
+    if str(objective.kind) not in COUPLED_OBJECTIVES:
+        rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
+        yield Problem(("trials", "seeds"), rule, "remove it, or change objective.kind", str(objective.kind))
+    if stopping.prior != "self":
+        rule = "must be self with `trials.seeds: coupled`, whose variances are centred at the differences of two models"
+        yield Problem(("stopping", "prior"), rule, mend, stopping.prior)
     rule = (
-        "may not stand beside `trial_seeds: coupled`, which compares trial by trial: of an earlier run there are only "
+        "may not stand beside `trials.seeds: coupled`, which compares trial by trial: of an earlier run there are only "
         "counts"
     )
     if prior_evidence is not None:
-        yield Problem(("prior_evidence",), rule, "remove it, or `trial_seeds`")
+        yield Problem(("prior_evidence",), rule, mend)
     for number, model in valid_models(models):
         if model.recorded is not None:
-            yield Problem(("models", number, "recorded"), rule, "remove it, or `trial_seeds`")
-
-
-def coupled_seeds_have_a_variance(trial_seeds: str, stopping: StoppingConfig) -> Iterator[Problem]:
-    """The variance is that of a difference."""
-    if trial_seeds == "coupled" and stopping.prior != "self":
-        rule = "must be self with `trial_seeds: coupled`, whose variances are centred at the differences of two models"
-        yield Problem(("stopping", "prior"), rule, "remove it, or `trial_seeds`", stopping.prior)
+            yield Problem(("models", number, "recorded"), rule, mend)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -17,12 +17,13 @@ from pydantic import (
     field_validator,
 )
 
-from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RETIRED, RULES
+from adaptive_eval.core.entries import Entry, OptionType
+from adaptive_eval.core.optimal import OPTIMAL
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RETIRED, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.imports import SPECIFICATION
-from adaptive_eval.sections import Count, PlugIn, Seconds, Section, Share, refuse
+from adaptive_eval.sections import Count, PlugIn, Seconds, Section, Share, StopOnAlarm, refuse
 
 Entries = Mapping[str, Entry[Any]]
 
@@ -47,8 +48,9 @@ OPTION_TYPES: Mapping[OptionType, Any] = {
 """How the options of built-ins are read."""
 
 
-def _named(entries: Entries, what: str) -> Any:
-    """The type of a key that names a built-in, or something of the user's own."""
+def _named(entries: Entries, what: str, sections: Mapping[str, type[PlugIn]] | None = None) -> Any:
+    """The type of a key that names a built-in or a plug-in; `sections` are for built-ins with options of their own."""
+    sections = sections or {}
 
     def known(name: str) -> str:
         if name in entries or (entries is RULES and name in RETIRED) or re.fullmatch(SPECIFICATION, name):
@@ -57,11 +59,35 @@ def _named(entries: Entries, what: str) -> Any:
         mend = f"did you mean `{close[0]}`?" if close else "or name one of your own as package.module:attribute"
         raise refuse(f"must be {what}: {', '.join(entries)}", mend)
 
+    def tag(value: object) -> str:
+        if not isinstance(value, dict | PlugIn):
+            return "name"
+        used = str(value.get("use", next(iter(entries)))) if isinstance(value, dict) else value.use
+        return used if used in sections else "plug_in"
+
     choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
     name = Annotated[str, AfterValidator(known), WithJsonSchema({"anyOf": choices}), Tag("name")]
-    either = Discriminator(lambda value: "plug_in" if isinstance(value, dict | PlugIn) else "name")
+    either: Any = name | Annotated[PlugIn, Tag("plug_in")]
+    for used, section in sections.items():
+        either |= Annotated[section, Tag(used)]
     said = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
-    return Annotated[name | Annotated[PlugIn, Tag("plug_in")], either, Field(description=f"{said}; or {YOUR_OWN}")]
+    return Annotated[either, Discriminator(tag), Field(description=f"{said}; or {YOUR_OWN}")]
+
+
+def _rule_section(entry: Entry[Any], first: bool) -> type[PlugIn]:
+    """The section of a built-in rule: its name under `use`, and its options."""
+    title = entry.name.title().replace("_", "")
+    fields: dict[str, Any] = {
+        option.name: (OPTION_TYPES[option.type] | None, Field(None, description=option.says))
+        for option in entry.options
+    }
+    said = f"Options of the rule {entry.name}."
+    options = create_model(f"{title}Options", __base__=Section, __doc__=said, __module__=__name__, **fields)
+    name: Any = (Literal[entry.name], Field(entry.name if first else ..., description=f"{entry.gist}."))
+    given: Any = (options, Field(options(), description=said))
+    doc = f"The rule {entry.name} with its options."
+    made = create_model(f"{title}Rule", __base__=PlugIn, __doc__=doc, __module__=__name__, use=name, options=given)
+    return cast(type[PlugIn], made)
 
 
 YOUR_OWN = (
@@ -69,21 +95,20 @@ YOUR_OWN = (
 )
 
 
-def _with_options(section: type[Section], entries: Entries, key: str, what: str) -> Any:
-    """The section with a key for every option that a built-in has."""
-    options = {option.name: option for entry in entries.values() for option in entry.options}
+def _with_options(section: type[Section]) -> Any:
+    """The section of the objective with a key for each option of a built-in one."""
+    options = {option.name: option for entry in OBJECTIVES.values() for option in entry.options}
 
     def goes_with_the_choice(given: object, info: ValidationInfo) -> object:
-        chosen, option = info.data.get(key), options[str(info.field_name)]
-        entry = entries.get(chosen) if isinstance(chosen, str) else None
+        chosen, option = info.data.get("kind"), options[str(info.field_name)]
+        entry = OBJECTIVES.get(chosen) if isinstance(chosen, str) else None
         if entry is None:
             return given
         if given is not None and option not in entry.options:
-            owners = " and ".join(one.name for one in entries.values() if option in one.options)
-            mend = f"remove it, or change {what}.{key}"
-            raise refuse(f"is only for the {WORDS[what]} {owners}, not for {chosen}", mend)
+            owners = " and ".join(one.name for one in OBJECTIVES.values() if option in one.options)
+            raise refuse(f"is only for the objective {owners}, not for {chosen}", "remove it, or change objective.kind")
         if given is None and option in entry.options and option.default is None:
-            raise refuse(f"must be given for the {WORDS[what]} {chosen}", f"add `{option.name}:` to {what}")
+            raise refuse(f"must be given for the objective {chosen}", f"add `{option.name}:` to objective")
         return given
 
     fields: dict[str, Any] = {
@@ -97,16 +122,9 @@ def _with_options(section: type[Section], entries: Entries, key: str, what: str)
     return create_model(name, __base__=section, __doc__=section.__doc__, __module__=__name__, **fields)
 
 
-WORDS = {"objective": "objective", "stopping": "rule", "allocation": "policy"}
-"""What a section names."""
-
-
-def _options(section: Section, chosen: "str | PlugIn", entries: Entries) -> dict[str, Any]:
-    """What was given to the one that a section names."""
-    if isinstance(chosen, PlugIn):
-        return dict(chosen.options)
-    options: tuple[Option, ...] = entries[chosen].options if chosen in entries else ()
-    given = {option.name: getattr(section, option.name) for option in options}
+def _given_options(chosen: "str | PlugIn") -> dict[str, Any]:
+    """The options of a rule or policy that stand in the file."""
+    given = dict(chosen.options) if isinstance(chosen, PlugIn) else {}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -114,12 +132,10 @@ if TYPE_CHECKING:
     ObjectiveName = str | PlugIn
     RuleName = str | PlugIn
     PolicyName = str | PlugIn
-    PresetName = str
 else:
     ObjectiveName = _named(OBJECTIVES, "an objective")
-    RuleName = _named(RULES, "a rule")
+    RuleName = _named(RULES, "a rule", {name: _rule_section(one, one is OPTIMAL) for name, one in RULES.items()})
     PolicyName = _named(POLICIES, "a policy")
-    PresetName = Literal[tuple(PRESETS)]
 
 
 class _ObjectiveConfig(Section):
@@ -132,8 +148,12 @@ class _ObjectiveConfig(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was given to the objective."""
-        return _options(self, self.kind, OBJECTIVES)
+        """The options of the objective that stand in the file."""
+        if isinstance(self.kind, PlugIn):
+            return dict(self.kind.options)
+        known = OBJECTIVES[self.kind].options if self.kind in OBJECTIVES else ()
+        given = {option.name: getattr(self, option.name) for option in known}
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def gated_by(self) -> str | None:
@@ -148,8 +168,8 @@ class _ObjectiveConfig(Section):
         return gate
 
 
-class _StoppingConfig(Section):
-    """When a comparison is decided, and with what promise."""
+class StoppingConfig(Section):
+    """When a comparison is decided, with what promise, and which alarms end the run before."""
 
     rule: RuleName = "optimal"
     confidence: Share = 0.95
@@ -162,11 +182,14 @@ class _StoppingConfig(Section):
     prior: Literal["uniform", "self"] = Field("self", validate_default=True)
     """Where variances come from: `self`, a prior centred at each model's own shares, is sharp and calibrated; `uniform`
     is that of the published Bayes@N, whose variances are too large where questions are nearly always or never right."""
+    on_alarm: StopOnAlarm = "all"
+    """End the run after its first look if all answers of a model are empty, alike, unread by the grader or wrong: of
+    every model (all), or of one (any). Such a run can be resumed."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was given to the rule."""
-        return _options(self, self.rule, RULES)
+        """The options of the rule that stand in the file."""
+        return _given_options(self.rule)
 
     @field_validator("confidence")
     @classmethod
@@ -196,27 +219,10 @@ class _StoppingConfig(Section):
         return prior
 
 
-class _AllocationConfig(Section):
-    """Which trials are issued next."""
-
-    policy: PolicyName = "weighted"
-    lookahead: int | None = Field(None, ge=0, le=64)
-    """Rounds that are in flight while a look is pending; default: what `trials.favour` says."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What was given to the policy."""
-        return _options(self, self.policy, POLICIES)
-
-
 if TYPE_CHECKING:  # a type checker cannot know the keys that the registry adds: they are read through `options`
     ObjectiveConfig = _ObjectiveConfig
-    StoppingConfig = _StoppingConfig
-    AllocationConfig = _AllocationConfig
 else:
-    ObjectiveConfig = _with_options(_ObjectiveConfig, OBJECTIVES, "kind", "objective")
-    StoppingConfig = _with_options(_StoppingConfig, RULES, "rule", "stopping")
-    AllocationConfig = _with_options(_AllocationConfig, POLICIES, "policy", "allocation")
+    ObjectiveConfig = _with_options(_ObjectiveConfig)
 
 
 MOST_TRIALS = 1_000_000_000
@@ -224,7 +230,7 @@ MOST_TRIALS = 1_000_000_000
 
 
 class TrialsConfig(Section):
-    """How many trials each question gets from each model."""
+    """How many trials a question gets from a model, which come next, and with which seeds."""
 
     min: Count = Field(4, ge=1)
     """Trials a question before the first look."""
@@ -239,6 +245,19 @@ class TrialsConfig(Section):
     let go as soon as their model is settled. auto takes time where any model is on a server of your own (the run
     starts it, `gpus` are named, or it has neither a `price` nor a key), else answers. A run keeps what it began with.
     With a `batch` rounds are large, whatever is favoured."""
+    policy: PolicyName = "weighted"
+    lookahead: int | None = Field(None, ge=0, le=64)
+    """Rounds in flight while a look is pending; default: what `favour` says."""
+    seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
+    """hashed: each model and question has seeds of its own, which follow from the run's `seed`; consecutive: trial i of
+    every question has `seed` + i; coupled: each question has seeds of its own, the same for all models, and models
+    whose answers go together are compared trial by trial, which takes far fewer trials for near copies (objectives
+    baseline and pairs)."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the policy that stand in the file."""
+        return _given_options(self.policy)
 
     @field_validator("max")
     @classmethod
@@ -281,21 +300,14 @@ class BudgetConfig(Section):
 BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
 
 
-def _presets() -> str:
-    """What each word stands for, and what is promised then."""
-    return " ".join(f"{preset.name}: {preset.says} Promised: {preset.promise}" for preset in PRESETS.values())
-
-
 class Decisions(Section):
     """Everything that decides, besides the outcomes: what a replay is told, and a run among other things."""
 
     folder: Path = Path()
-    """Where relative paths and plug-ins are looked for; default: the folder of the file."""
-    preset: PresetName | None = Field(None, description=_presets())
+    """Where relative paths and plug-ins are looked for: the folder of the file."""
     rubric: RubricConfig = RubricConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     stopping: StoppingConfig = StoppingConfig()
-    allocation: AllocationConfig = AllocationConfig()
     trials: TrialsConfig = TrialsConfig()
     budget: BudgetConfig = BudgetConfig()
 
@@ -305,7 +317,7 @@ class Decisions(Section):
         return {
             "objective.kind": self.objective.kind,
             "stopping.rule": self.stopping.rule,
-            "allocation.policy": self.allocation.policy,
+            "trials.policy": self.trials.policy,
         }
 
     @property
@@ -315,4 +327,4 @@ class Decisions(Section):
 
     def stated(self) -> dict[str, object]:
         """The sections that results.json repeats, so that it says by itself what its verdicts mean."""
-        return self.model_dump(mode="json", include={"objective", "stopping", "allocation", "trials", "budget"})
+        return self.model_dump(mode="json", include={"objective", "stopping", "trials", "budget"})

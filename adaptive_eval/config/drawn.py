@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.problems import Problem
+from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
 from adaptive_eval.core.registry import OBJECTIVES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
@@ -22,7 +22,7 @@ def may_draw(config: RunConfig) -> bool:
     trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
     problems = (
         *drawn_problems(trials, config.objective, config.stopping),
-        *drawn_beginning_problems(trials, config.trial_seeds, config.models, config.prior_evidence, config.report),
+        *drawn_beginning_problems(trials, config.models, config.prior_evidence, config.report),
         *drawn_rubric_problems(trials, config.rubric),
     )
     return config.trials.draw is None and not problems
@@ -57,7 +57,6 @@ def drawn_questions_problems(trials: TrialsConfig, questions: QuestionsConfig) -
 
 def drawn_beginning_problems(
     trials: TrialsConfig,
-    trial_seeds: str,
     models: tuple[ModelConfig | None, ...],
     prior_evidence: PriorEvidenceConfig | None,
     report: ReportConfig,
@@ -71,9 +70,9 @@ def drawn_beginning_problems(
     for number, model in enumerate(models):
         if model is not None and model.recorded is not None:
             yield Problem(("models", number, "recorded"), rule, "remove it, or trials.draw")
-    if trial_seeds == "coupled":
+    if trials.seeds == "coupled":
         rule = "must not be coupled with trials.draw: models are compared by the question, and not by the trial"
-        yield Problem(("trial_seeds",), rule, "remove it, or trials.draw", trial_seeds)
+        yield Problem(("trials", "seeds"), rule, "remove it, or trials.draw", trials.seeds)
     if report.metrics:
         rule = "may not stand beside trials.draw: a metric is about several trials of every question"
         yield Problem(("report", "metrics"), rule, "remove it, or trials.draw")

@@ -6,8 +6,8 @@ from operator import attrgetter
 
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.listed_models import Models, asked_models, valid_models
-from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.problems import KeyPath, Problem
+from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.endpoints.types import KEEP_TOKENS
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside

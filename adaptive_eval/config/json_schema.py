@@ -90,12 +90,12 @@ def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def _without_stored_ones(schema: dict[str, Any]) -> None:
-    """Some graders, and the opponent by itself, stand in stored runs alone: no file may ask for them."""
+    """Leave out graders and sections that stand in stored runs alone."""
     for kind in STORED_ONLY:
         reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop(kind)
         schema["properties"]["grader"]["oneOf"].remove({"$ref": reference})
         del schema["$defs"][_name(reference)]
-    for section in STORED_SECTIONS:
+    for section in (*STORED_SECTIONS, "folder"):
         del schema["properties"][section]
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
+from warnings import warn
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -72,7 +73,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
     if holds_secret(_key(path)) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
-    if "command" in path and {"launch", "notify", "on_settled"} & set(path) and (given := secret_given(str(value))):
+    if "command" in path and {"launch", "notify", "on_done"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
     if path[0] == "notify" and path[-1] == "webhook" and path_looks_secret(str(value)):
         return "holds what looks like a key, which would be stored"
@@ -221,8 +222,11 @@ def _line(place: str) -> float:
 
 
 def _locate(document: Document, folder: Path) -> None:
-    """The folder as an absolute path."""
+    """Write the folder that paths begin with as an absolute path."""
     given = document.tree.get("folder")
+    if given is not None:
+        told = "folder is no key any more; write paths from the folder of the file, the next version refuses it"
+        warn(told, FutureWarning, 2)
     if given is None or isinstance(given, str):
         document.tree["folder"] = str((folder / (given or "")).absolute())
 

@@ -8,12 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, Field
-
-from adaptive_eval.sections import Section, refuse
+from typing import Any
 
 FORM = re.compile(r"(pass@|pass\^|maj@|g-pass@|mg-pass@)([1-9]\d{0,3})(?::(0(?:\.\d+)?|1(?:\.0+)?))?")
 NAMES = "pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold) or mg-pass@4"
@@ -35,7 +30,7 @@ def metric_of(name: str) -> AskedMetric | None:
     """The metric of this name; None where there is none."""
     from scorio import eval as metrics  # imported here: scipy takes a while, and most who check a name need none of it
 
-    found = _read(name)
+    found = read_metric(name)
     if found is None:
         return None
     k = int(found[2])
@@ -55,27 +50,7 @@ def metric_of(name: str) -> AskedMetric | None:
     return AskedMetric(name, k, partial(value, k=k), partial(summary, k=k))
 
 
-def _read(name: str) -> re.Match[str] | None:
+def read_metric(name: str) -> re.Match[str] | None:
     """Family, draws and threshold, which one family alone has; None where it is no metric."""
     found = FORM.fullmatch(name)
     return None if found is None or (found[3] is not None and found[1] != "g-pass@") else found
-
-
-def _is_metric(name: str) -> str:
-    if _read(name) is None:
-        raise refuse("must be a metric", f"write it as {NAMES}")
-    return name
-
-
-class ReportConfig(Section):
-    """What reports show besides the ranking."""
-
-    metrics: tuple[Annotated[str, Field(max_length=40), AfterValidator(_is_metric)], ...] = ()
-    """Metrics of k draws, beside the score: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold),
-    mg-pass@4. For rubrics of two categories."""
-    by: tuple[str, ...] = ()
-    """Fields of the questions' metadata, such as topic or level, by which scores are broken down."""
-    labels: Path | None = None
-    """Labels that people have given to answers of this run, in the folder of the configuration: JSON lines or CSV with
-    the columns model, question, trial and label. Each start takes them over; reports then have the grader's error, and
-    scores corrected for it."""

@@ -15,9 +15,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from adaptive_eval.config.old_names import OLD_NAMES, WITHOUT_EFFECT, is_given, move, old_keys
+from adaptive_eval.config.old_names import (
+    OLD_NAMES,
+    OLD_SHORT_FORMS,
+    WITHOUT_EFFECT,
+    expand_preset,
+    is_given,
+    move,
+    old_keys,
+)
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
-from adaptive_eval.core.registry import PRESETS
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -88,7 +95,6 @@ SHORT_FORMS = {
     "rubric": "name",
     "objective": "kind",
     "stopping": "rule",
-    "allocation": "policy",
     "store": "folder",
     "concurrency": "in_flight",
     "batch": "kind",
@@ -122,7 +128,7 @@ def expand_short_forms(document: Document) -> None:
 
 
 def _expand(document: Document, section: dict[str, Any], path: KeyPath) -> None:
-    for name, key in SHORT_FORMS.items():
+    for name, key in {**SHORT_FORMS, **OLD_SHORT_FORMS}.items():
         value = section.get(name)
         if name in section and value is not None and not isinstance(value, dict | list):
             section[name] = {key: value}
@@ -175,7 +181,6 @@ def spell_out(document: Document, name: str) -> None:
     _join_benchmarks(document)
     _resolve_aliases(document)
     _rename_old(document)
-    _apply_preset(document)
     if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
@@ -315,6 +320,12 @@ def _rename_old(document: Document) -> None:
             told = f"{written_path(old)} is called {written_path(new)} now"
             warn(f"{told}; write this, the next version refuses the old name", FutureWarning, 2)
         move(document.tree, old, new)
+    if document.tree.get("preset") == "published":
+        expand_preset(document.tree)
+        told = (
+            "preset is written as `stopping: {rule: published, prior: uniform}` and `trials: {policy: unresolved_pairs"
+        )
+        warn(f"{told}, lookahead: 0, favour: answers}}` now; the next version refuses it", FutureWarning, 2)
     for (section, key), names in OLD_NAMES.items():
         settings = document.tree.get(section)
         was = settings.get(key) if isinstance(settings, dict) else None
@@ -322,17 +333,6 @@ def _rename_old(document: Document) -> None:
             settings[key] = now = names[was]
             told = f"{section}.{key}: {was} is called {now} now; write this, the next version refuses the old name"
             warn(told, FutureWarning, 2)
-
-
-def _apply_preset(document: Document) -> None:
-    """Give the sections what the preset sets; what they say themselves stays, to be told where it is another thing."""
-    preset = PRESETS.get(str(document.tree.get("preset")))
-    for name, settings in () if preset is None else preset.settings.items():
-        section = document.tree.setdefault(name, {})
-        for key, value in settings.items() if isinstance(section, dict) else ():
-            if key not in section:
-                section[key] = value
-                document.origins[(name, key)] = ("preset",)
 
 
 def _inherit(document: Document, model: dict[str, Any], section: str, path: KeyPath) -> None:

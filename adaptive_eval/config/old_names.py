@@ -11,13 +11,37 @@ from adaptive_eval.core.registry import RETIRED
 OLD_PACES = {"cost": "answers", "balanced": "time", "soon": "time", "servers": "time", "batches": "answers"}
 """What is the nearest to each now."""
 OLD_NAMES = {("trials", "favour"): OLD_PACES, ("stopping", "rule"): dict.fromkeys(RETIRED, OPTIMAL.name)}
+RULE_OPTIONS: KeyPath = ("stopping", "rule", "options")
 MOVED: Mapping[KeyPath, KeyPath] = {
-    ("seeds",): ("trial_seeds",),
+    ("seeds",): ("trials", "seeds"),
+    ("trial_seeds",): ("trials", "seeds"),
     ("sampling", "seed"): ("seed",),
     ("labels",): ("report", "labels"),
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
+    ("allocation", "policy"): ("trials", "policy"),
+    ("allocation", "lookahead"): ("trials", "lookahead"),
+    **{("stopping", option): (*RULE_OPTIONS, option) for option in ("threshold", "epsilon", "worth")},
+    ("stop_on_alarm",): ("stopping", "on_alarm"),
+    ("pool",): ("servers", "pool"),
+    ("sites",): ("servers", "sites"),
+    ("on_settled",): ("servers", "on_done"),
+    ("tracking", "wandb"): ("report", "wandb"),
+    ("tracking", "mlflow"): ("report", "mlflow"),
 }
-"""Keys that are called otherwise now."""
+"""Keys that have another path now."""
+GONE_SECTIONS = ("allocation", "tracking")
+"""Sections of which all keys stand elsewhere now."""
+OLD_SHORT_FORMS = {"allocation": "policy"}
+OLD_PLUG_INS = {"allocation.policy": "trials.policy"}
+"""What stored runs call a plug-in that decides."""
+PRESET: Mapping[KeyPath, object] = {
+    ("stopping", "rule"): "published",
+    ("stopping", "prior"): "uniform",
+    ("trials", "policy"): "unresolved_pairs",
+    ("trials", "lookahead"): 0,
+    ("trials", "favour"): "answers",
+}
+"""What `preset: published` stood for."""
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("trials", "hour_is_worth"): "auto goes by what you pay for",
     ("stopping", "futility"): "every rule gives up what would hardly be settled",
@@ -76,12 +100,26 @@ def move(tree: Any, old: KeyPath, new: KeyPath | None) -> None:
     section = None if new is None or value is None else _section_of(tree, new)
     if new is not None and isinstance(section, dict):
         section[new[-1]] = value
+    if old[0] in GONE_SECTIONS and not tree[old[0]]:
+        del tree[old[0]]
+
+
+def expand_preset(tree: dict[str, Any]) -> None:
+    """Write the settings of `preset: published` where nothing else is given."""
+    if tree.get("preset") == "published":
+        del tree["preset"]
+        for path, value in PRESET.items():
+            section = _section_of(tree, path)
+            if isinstance(section, dict):
+                section.setdefault(path[-1], value)
 
 
 def _section_of(tree: Any, path: KeyPath) -> Any:
     """What holds the key at the end of a path; sections that are missing on the way are made."""
-    for key in path[:-1]:
-        if isinstance(tree, dict) and tree.get(key) is None:
+    for depth, key in enumerate(path[:-1], start=1):
+        if isinstance(tree, dict) and path[:depth] == RULE_OPTIONS[:-1] and not isinstance(tree.get(key), dict):
+            tree[key] = {"use": tree.get(key) or OPTIMAL.name}
+        elif isinstance(tree, dict) and tree.get(key) is None:
             tree[key] = {}
         tree = tree[key]
     return tree
@@ -89,23 +127,23 @@ def _section_of(tree: Any, path: KeyPath) -> Any:
 
 def in_new_names(sections: Mapping[str, Any], questions: int) -> Mapping[str, Any]:
     """The sections of a stored run by the names of today; one whose models went in step keeps its rounds."""
-    if found := [keys for keys in old_keys(sections) if keys[0] != AGE]:
-        sections = copy.deepcopy(dict(sections))
-        for old, new in found:
-            move(sections, old, new)
-    trials, allocation = (sections.get(name) for name in ("trials", "allocation"))
-    if not is_given(sections, AGE) or not isinstance(trials, dict) or not isinstance(allocation, dict):
+    sections = copy.deepcopy(dict(sections))
+    for old, new in [keys for keys in old_keys(sections) if keys[0] != AGE]:
+        move(sections, old, new)
+    sections = {
+        name: section
+        for name, section in sections.items()
+        if name != "preset" and not (name in GONE_SECTIONS and section in (None, {}))
+    }
+    trials = sections.get("trials")
+    if not is_given(sections, AGE) or not isinstance(trials, dict):
         return sections
     was, most = str(trials.get("favour")), trials.get("max")
     trials = {key: value for key, value in trials.items() if key != "hour_is_worth"}
     if was in RAN_AHEAD:
         share = MOST_AHEAD * most if isinstance(most, int) else 0.0
         ahead = round(min(RAN_AHEAD[was] / max(questions, 1), share))
-        allocation = {
-            **allocation,
-            "lookahead": ahead if allocation.get("lookahead") is None else allocation["lookahead"],
-        }
-        trials["favour"] = "answers"
+        trials |= {"favour": "answers", "lookahead": ahead if trials.get("lookahead") is None else trials["lookahead"]}
     elif was in OLD_PACES:
         trials["favour"] = OLD_PACES[was]
-    return {**sections, "trials": trials, "allocation": allocation}
+    return {**sections, "trials": trials}

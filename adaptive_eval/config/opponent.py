@@ -50,7 +50,7 @@ def with_opponent_among(config: RunConfig) -> RunConfig:
 
 def pool_of(config: RunConfig, models: Sequence[ModelConfig]) -> PoolConfig | None:
     """The places of the run, where one of these models is served there."""
-    return config.pool if any(model.in_pool for model in models) else None
+    return config.servers.pool if any(model.in_pool for model in models) else None
 
 
 def ranked_names(names: Sequence[str], grader: GraderOptions) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ servers of one's own, too: they are stopped while a batch is waited for (benchma
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.settings import Pace
 
@@ -62,15 +62,15 @@ def is_own_server(model: ModelConfig) -> bool:
 
 def opening_of(trials: TrialsConfig, *, batched: bool = False) -> int:
     """Trials a question before the first look."""
-    return pace_of(AllocationConfig(), trials, questions=1, batched=batched).first_round(trials.min, trials.max)
+    return pace_of(trials, questions=1, batched=batched).first_round(trials.min, trials.max)
 
 
-def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:
+def pace_of(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:
     """The pace that `trials.favour` means for so many questions; `batched` where batch services answer for any model.
 
     Where `auto` was not settled, since nothing is known of models, it is `answers`.
     """
-    lookahead = allocation.lookahead
+    lookahead = trials.lookahead
     if trials.draw is not None:
         return Pace(lookahead or 0)
     if batched:

@@ -104,7 +104,7 @@ def plan_of(
         spent_first=known.spent,
         begun=begun,
     )
-    return replace(plan, coupled=True) if config.trial_seeds == "coupled" else plan
+    return replace(plan, coupled=True) if config.trials.seeds == "coupled" else plan
 
 
 def plan_on(
@@ -125,7 +125,7 @@ def plan_on(
     question the first look was taken, if it was.
     """
     budget = budget_of(config.budget) if budget is None else budget
-    paced = partial(pace_of, config.allocation, questions=bench.questions, batched=batched)
+    paced = partial(pace_of, questions=bench.questions, batched=batched)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     begins, pace = [*before, config.trials][0], paced(config.trials)
     opened = None if begun is None or first is not None else _opened(begins, paced(begins), begun)
@@ -376,15 +376,15 @@ def _rule(config: Decisions, start: float) -> Rule:
     """The rule that is configured; calls start with the first look, at information `start`."""
     chosen = config.stopping
     known = {"confidence": chosen.confidence, "start": start}
-    if isinstance(chosen.rule, str) and chosen.rule in RULES:
-        return make(RULES[chosen.rule].make, chosen.options, known)
+    if (entry := RULES.get(str(chosen.rule))) is not None:
+        return make(entry.make, chosen.options, known)
     rule: Rule = load_plug_in(Rule, "stopping.rule", chosen.rule, config.folder, known)
     return rule
 
 
 def _policy(config: Decisions) -> Policy:
-    chosen = config.allocation
+    chosen = config.trials
     if isinstance(chosen.policy, str) and chosen.policy in POLICIES:
         return make(POLICIES[chosen.policy].make, chosen.options, {})
-    policy: Policy = load_plug_in(Policy, "allocation.policy", chosen.policy, config.folder, {})
+    policy: Policy = load_plug_in(Policy, "trials.policy", chosen.policy, config.folder, {})
     return policy

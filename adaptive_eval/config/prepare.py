@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.config.benchmarks import BenchmarkPart, prompt_for
-from adaptive_eval.config.old_names import in_new_names
+from adaptive_eval.config.old_names import OLD_PLUG_INS, in_new_names
 from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import Favour, choose_favour
@@ -83,7 +83,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
         configuration=config.model_dump(mode="json") | _plug_ins(config),
         meaning={
             "seed": config.seed,
-            "seeds": config.trial_seeds,
+            "seeds": config.trials.seeds,
             "grader": _grader_meaning(config.grader) | _sources(config),
             "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
             **_benchmark_meaning(config),
@@ -193,7 +193,7 @@ def stored_words(header: RunHeader) -> dict[str, str]:
     """What the plug-ins of a stored run say of themselves, where that was kept; they are not loaded for it."""
     kept = header.configuration.get(PLUG_INS)
     told = kept.items() if isinstance(kept, dict) else ()
-    says = {str(key): one.get("says") for key, one in told if isinstance(one, dict)}
+    says = {OLD_PLUG_INS.get(str(key), str(key)): one.get("says") for key, one in told if isinstance(one, dict)}
     return {key: text for key, text in says.items() if isinstance(text, str)}
 
 
@@ -402,8 +402,8 @@ def _seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], in
 
 def seed_base(config: RunConfig, model: ModelConfig) -> Callable[[str], int]:
     """The seed of trial 0 of a question, by the question's id."""
-    whose = SHARED if config.trial_seeds == "coupled" else model.name
-    if config.trial_seeds == "consecutive":
+    whose = SHARED if config.trials.seeds == "coupled" else model.name
+    if config.trials.seeds == "consecutive":
         return lambda question: config.seed
 
     @lru_cache(maxsize=CACHED_BASES)

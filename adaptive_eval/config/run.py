@@ -17,7 +17,7 @@ from pydantic import (
 
 from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside
@@ -36,7 +36,6 @@ from adaptive_eval.sections import (
     Price,
     Seconds,
     Section,
-    StopOnAlarm,
     refuse,
 )
 from adaptive_eval.seeds import SEED_SPAN
@@ -123,14 +122,22 @@ def _require_messages(model: Mapping[str, Any]) -> None:
         raise refuse("of the kind anthropic needs sampling.max_tokens", "say how long an answer may be")
 
 
-class SettledConfig(Section):
-    """What is done when a model is settled whose servers the run has not started itself, so that they can be ended."""
+class DoneCommand(Section):
+    """A command that is run when a model is done whose servers the run has not started, so that they can be stopped."""
 
     command: tuple[Annotated[str, StringConstraints(max_length=2000)], ...] = Field(min_length=1)
     """A program with its arguments, run without a shell in the folder of the configuration and without any key; {model}
     in an argument, and the variable ADAPTIVE_EVAL_MODEL, is the model's name. Once a model."""
     timeout: Seconds = Field(60.0, gt=0)
     """How long it may take; then it is killed."""
+
+
+class ServersConfig(Section):
+    """Where the run serves models that it starts itself, and what happens to servers that are needed no more."""
+
+    pool: PoolConfig | None = None
+    sites: SitesConfig = SitesConfig()
+    on_done: DoneCommand | None = None
 
 
 def recorded_models(models: Iterable[ModelConfig]) -> frozenset[int]:
@@ -280,47 +287,13 @@ class NotifyConfig(Section):
         return self
 
 
-class WandbConfig(Section):
-    """A run in W&B; keys and modes come from its own variables, such as WANDB_API_KEY and WANDB_MODE."""
-
-    project: str | None = Field(None, min_length=1, max_length=128)
-    """Default: WANDB_PROJECT, or adaptive-eval."""
-    entity: str | None = Field(None, min_length=1, max_length=128)
-    """The team or user; default: WANDB_ENTITY, or that of the key."""
-    group: str | None = Field(None, min_length=1, max_length=128)
-    """Runs of one group stand together."""
-
-
-class MlflowConfig(Section):
-    """A run in MLflow; keys come from its own variables, such as MLFLOW_TRACKING_TOKEN."""
-
-    experiment: str | None = Field(None, min_length=1, max_length=256)
-    """Default: MLFLOW_EXPERIMENT_NAME, or adaptive-eval."""
-    tracking_uri: str | None = Field(None, pattern=r"^[^@\s]+$", max_length=2000)
-    """A server, or sqlite:///file.db; default: MLFLOW_TRACKING_URI. One with a password goes into the variable."""
-
-
-class TrackingConfig(Section):
-    """Experiment trackers that are told of the run while it goes on, and that it never waits for: `{wandb: {}}`."""
-
-    wandb: WandbConfig | None = None
-    """W&B: pip install 'adaptive-eval[wandb]'."""
-    mlflow: MlflowConfig | None = None
-    """MLflow: pip install 'adaptive-eval[mlflow]'."""
-
-
 class RunConfig(Decisions):
     """A whole configuration, checked."""
 
     name: RunName
     """Default: the name of the file."""
     seed: int = Field(0, ge=0, lt=SEED_SPAN)
-    """Decides the order of `questions.shuffle`, and the seed of every trial."""
-    trial_seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
-    """hashed: each model and question has seeds of its own; consecutive: every question has `seed` and those
-    after it; coupled: each question has seeds of its own, the same for all models, and models whose answers
-    go together are compared trial by trial, which takes far fewer trials for near copies (objectives baseline and
-    pairs)."""
+    """Decides the order of `questions.shuffle`, and with `trials.seeds` the seed of every trial."""
     benchmark: BenchmarkConfig | None = None
     """A task of Inspect, in place of `questions` and `grader`."""
     benchmarks: tuple[BenchmarkPart, ...] = ()
@@ -333,18 +306,12 @@ class RunConfig(Decisions):
     models: tuple[ModelConfig, ...] = Field(min_length=1)
     opponent: ModelConfig | None = None
     """The one of the models that a judge compares the others with: stored runs have it apart."""
-    pool: PoolConfig | None = None
-    sites: SitesConfig = SitesConfig()
+    servers: ServersConfig = ServersConfig()
     grader: GraderConfig
-    stop_on_alarm: StopOnAlarm = "all"
-    """End the run after its first look where all answers of a model are empty, alike, unread by the grader or wrong: of
-    every model (all), or of one (any); such a run can go on."""
     prior_evidence: PriorEvidenceConfig | None = None
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
     notify: NotifyConfig | None = None
-    on_settled: SettledConfig | None = None
-    tracking: TrackingConfig | None = None
     report: ReportConfig = ReportConfig()
 
     @property
@@ -387,7 +354,7 @@ class RunConfig(Decisions):
     @property
     def serving_groups(self) -> list[ServingGroup]:
         """Who is served where, of the models whose servers the run starts."""
-        return serving_groups(self.models, self.pool)
+        return serving_groups(self.models, self.servers.pool)
 
     @property
     def in_turn(self) -> bool:
@@ -401,13 +368,13 @@ class RunConfig(Decisions):
 
     @model_validator(mode="after")
     def _places_are_there(self) -> "RunConfig":
-        words = () if self.pool is None else self.pool.words
+        words = () if self.servers.pool is None else self.servers.pool.words
         launched = {model.name: model.launch for model in self.served if model.launch is not None}
         if words and not any(model.in_pool for model in self.served):
-            raise refuse("pool: no model is served there", "give models a `launch` section without `exclusive`")
+            raise refuse("servers.pool: no model is served there", "give models a `launch` section without `exclusive`")
         for name, launch in launched.items():
             if launch.exclusive in words:
                 raise refuse(f"{name}: launch.exclusive is a place of the pool", "remove it, and the pool serves it")
             if launch.names_place and not words and launch.exclusive is None:
-                raise refuse(f"{name}: launch has {{place}}, but no place", "give `pool` or launch.exclusive")
+                raise refuse(f"{name}: launch has {{place}}, but no place", "give `servers.pool` or launch.exclusive")
         return self

@@ -17,7 +17,7 @@ def starter() -> str:
     lists = {
         "# @objectives": _whole("objective", "kind", OBJECTIVES),
         "  # @rules": (f"  #   {line}" for line in _choices(RULES)),
-        "# @policies": _whole("allocation", "policy", POLICIES),
+        "  # @policies": (f"  #   {line}" for line in _choices(POLICIES)),
     }
     for mark, lines in lists.items():
         text = text.replace(mark, "\n".join(lines))
@@ -25,10 +25,11 @@ def starter() -> str:
 
 
 def _choices(entries: Mapping[str, Entry[Any]]) -> Iterator[str]:
-    """Each but the first, which the file shows, with its options."""
+    """Each entry but the first, which the file shows, with its options."""
     for entry in list(entries.values())[1:]:
-        options = "".join(f"; {option.name}: {_written(option.example)}" for option in entry.options)
-        yield f"{entry.name:<{COLUMN}}{entry.gist}{options}"
+        options = ", ".join(f"{option.name}: {_written(option.example)}" for option in entry.options)
+        given = f" ({options})" if options else ""
+        yield f"{entry.name:<{COLUMN}}{entry.gist}{given}"
 
 
 def _whole(section: str, key: str, entries: Mapping[str, Entry[Any]]) -> Iterator[str]:

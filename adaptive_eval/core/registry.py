@@ -5,7 +5,7 @@ from its options, whether it is listed here or is a user's own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -52,38 +52,6 @@ OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.THRESHOLD,
     objectives.PLACE,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
-    """Settings that mean something together, under one word of the configuration."""
-
-    name: str
-    says: str
-    promise: str
-    """That of the rule which it sets."""
-    settings: Mapping[str, Mapping[str, object]]
-    """By section and key; what is not among them is free."""
-
-
-PUBLISHED = Preset(
-    name="published",
-    says="the procedure as its paper and blog have it: z of Bayes@N (uniform prior) against a constant, judged anew at "
-    "every look, with further trials for the models of open comparisons on all questions alike, no trials that run "
-    "ahead, no ties within a delta and nothing given up before trials.max.",
-    promise=rules.PUBLISHED.promise,
-    settings={
-        "stopping": {
-            "rule": rules.PUBLISHED.name,
-            "prior": "uniform",
-            "delta": 0.0,
-            "familywise": "none",
-        },
-        "allocation": {"policy": policies.UNRESOLVED_PAIRS.name, "lookahead": 0},
-        "trials": {"favour": "answers"},
-    },
-)
-PRESETS = {PUBLISHED.name: PUBLISHED}
 
 
 def make(factory: Callable[..., Made], options: Mapping[str, object], known: Mapping[str, object]) -> Made:

@@ -104,8 +104,8 @@ def _model_sentence(event: Event) -> str | None:
             return f"{event.model} is done: nothing more is asked of it.{freed}"
         case SettledCommandEnded():
             if event.problem is None:
-                return f"{event.model}: the command on_settled has ended well"
-            return f"{event.model}: the command on_settled has failed: {event.problem}; the run goes on"
+                return f"{event.model}: the command servers.on_done has ended well"
+            return f"{event.model}: the command servers.on_done has failed: {event.problem}; the run goes on"
         case BatchTaken():
             return f"{event.model}: a batch of {several(event.size, 'request')} is with its service ({event.batch})"
         case BatchCancelled():

@@ -1,7 +1,7 @@
 """Dependence between models that were asked with the same seeds, trial by trial.
 
 A server that draws by Gumbel-max, with noise keyed by seed and position, gives models with one vocabulary the same
-random numbers where their prompts and seeds are the same, as with `trial_seeds: consecutive` and `coupled`. Near copies
+random numbers where their prompts and seeds are the same, as with `trials.seeds: consecutive` or `coupled`. Near copies
 then err together, and their difference is known better than from independent trials; outcomes that go against each
 other make it less sure. With `consecutive` z takes them for independent all the same, and this only tells; with
 `coupled` it is what the comparison was judged by, where it says so. `scorio.sinf.coupling` has the formula.
@@ -81,7 +81,7 @@ def compared_by_trial(pairs: Sequence[PairRow]) -> tuple[str, ...]:
 def pairings(stored: StoredRun, pairs: Sequence[PairRow]) -> tuple[Pairing, ...]:
     """Pairings of the compared models; empty if no seeds were shared, or the seeds are unknown."""
     config = stored.setup.config
-    if config.trial_seeds == "hashed" or events_of_kind(stored.events, TrialsImported):
+    if config.trials.seeds == "hashed" or events_of_kind(stored.events, TrialsImported):
         return ()
     asked = {model.name for model in config.asked}
     alike = [

@@ -163,7 +163,7 @@ class PairRow:
     called: CallRow | None = None
     """None if it is neither resolved nor tied."""
     by_trial: bool = False
-    """Judged by the differences of trials with the same seeds: `trial_seeds: coupled`, and the two depend on each
+    """Judged by the differences of trials with the same seeds: `trials.seeds: coupled`, and the two depend on each
     other."""
     variance_by_trial: float | None = None
     """Variance of these differences over that of independent models: about the share of their trials that it takes."""
@@ -369,7 +369,7 @@ class Results:
     format: str
     run: RunInfo
     decisions: Mapping[str, object]
-    """The configuration's objective, stopping, allocation, trials and budget, complete."""
+    """The configuration's objective, stopping, trials and budget, complete."""
     weights: tuple[float, ...]
     """The value of each category."""
     models: tuple[ModelRow, ...]

@@ -103,7 +103,8 @@ def compares_bayes(decisions: Mapping[str, object]) -> bool:
 
 def _chosen(decisions: Mapping[str, object], section: str, key: str, default: str) -> object:
     settings = decisions.get(section)
-    return settings.get(key, default) if isinstance(settings, Mapping) else default
+    chosen = settings.get(key, default) if isinstance(settings, Mapping) else default
+    return chosen.get("use", default) if isinstance(chosen, Mapping) else chosen
 
 
 def draws_questions(decisions: Mapping[str, object]) -> bool:
@@ -173,7 +174,7 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     else:
         said = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.says
         said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config))
-        if rule.gives_up and config.trial_seeds == "coupled":
+        if rule.gives_up and config.trials.seeds == "coupled":
             said += " For models that are compared trial by trial the power of t is -1/20, and c another."
     if _judges_alone(config):
         return said
@@ -189,7 +190,7 @@ def _horizon(config: RunConfig) -> str:
 
 def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
     """Whether the rule gives comparisons up itself in this run, as `Plan.deciding_rule` has it."""
-    shared = config.trial_seeds == "coupled" or config.stopping.familywise != "none"
+    shared = config.trials.seeds == "coupled" or config.stopping.familywise != "none"
     recorded = any(model.recorded is not None for model in config.models)
     return rule.gives_up and not (shared or recorded or config.batched)
 
@@ -255,14 +256,14 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
 
 
 def _allocation(config: RunConfig) -> str:
-    trials, policy = config.trials, config.allocation.policy
+    trials, policy = config.trials, config.trials.policy
     entry = POLICIES.get(str(policy))
     if entry is WEIGHTED and trials.draw is not None:
         entry = UNRESOLVED_PAIRS  # a question has one trial
     if entry is None:
         said = f"Trials are given out by the plug-in {policy}"
     else:
-        said = entry.says.format(**_option_texts(entry, config.allocation.options))
+        said = entry.says.format(**_option_texts(entry, trials.options))
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
     first = opening_of(trials, batched=config.batched)
@@ -315,9 +316,9 @@ def _harmless_character(sign: str) -> str:
 
 
 def _seeds(config: RunConfig) -> str:
-    if config.trial_seeds == "consecutive":
+    if config.trials.seeds == "consecutive":
         return f"Trial i of every question has seed {config.seed} + i."
-    if config.trial_seeds == "coupled":
+    if config.trials.seeds == "coupled":
         return (
             f"Trial i of a question has seed h(run seed {config.seed}, question) + i, the same for every model. Models "
             "whose answers to the same trials go together, as those of near copies do on servers that draw by the "

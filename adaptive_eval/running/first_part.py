@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from adaptive_eval.config.decisions import (
-    AllocationConfig,
     BudgetConfig,
     ObjectiveConfig,
     StoppingConfig,
     TrialsConfig,
 )
-from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import RunConfig, StoreConfig
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.record.ending import Ended
@@ -57,18 +56,15 @@ def part_of(config: RunConfig, suffix: str, trials: int, budget: BudgetConfig) -
     """What a part has otherwise than the run: so many trials of each question, by which nothing is decided."""
     return {
         "name": config.name[: LONGEST_NAME - len(suffix)] + suffix,
-        "preset": None,
         "objective": ObjectiveConfig.model_validate({"kind": "precision", "half_width": NEVER_SO_NARROW}),
         "stopping": StoppingConfig(),
-        "allocation": AllocationConfig(),
-        "trials": TrialsConfig(min=trials, max=trials, favour=config.trials.favour),
+        "trials": TrialsConfig(min=trials, max=trials, favour=config.trials.favour, seeds=config.trials.seeds),
         "budget": budget,
         "prior_evidence": None,
         "report": ReportConfig(),
         "store": StoreConfig(folder=config.store.folder),
         "notify": None,
-        "on_settled": None,
-        "tracking": None,
+        "servers": config.servers.model_copy(update={"on_done": None}),
     }
 
 

@@ -81,12 +81,14 @@ def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
     config = prepared.config
     assert config.opponent is not None
     models = (config.opponent,)
+    part = part_of(config, SUFFIX, trials, config.budget)
+    if config.trials.seeds == "coupled":
+        part["trials"] = part["trials"].model_copy(update={"seeds": "hashed"})
     changes = {
-        **part_of(config, SUFFIX, trials, config.budget),
+        **part,
         "models": models,
         "opponent": None,
-        "trial_seeds": "hashed" if config.trial_seeds == "coupled" else config.trial_seeds,
-        "pool": pool_of(config, models),
+        "servers": part["servers"].model_copy(update={"pool": pool_of(config, models)}),
         "grader": AsTheyAre(),
         "rubric": ANSWERED,
     }

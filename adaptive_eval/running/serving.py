@@ -47,7 +47,7 @@ def open_hosts(
 ) -> list[Host]:
     """A host for each launched model, or for those that share one; nothing is started. Raises `ConfigError`."""
     require_programs(config, environment)
-    if config.pool is not None and config.pool.of_cluster:
+    if config.servers.pool is not None and config.servers.pool.of_cluster:
         raise ConfigError("pool.places: cluster needs a cluster: run it with --ray, or name places of this machine")
     ports, hosts = free_ports(), []
     for group in config.serving_groups:
@@ -84,7 +84,7 @@ def _spec(
     model: ModelConfig, config: RunConfig, environment: Mapping[str, str], logs: Path, place: str | None, port: int
 ) -> ServerSpec:
     """What is started for this model at this port."""
-    launch, pool = model.launch, config.pool
+    launch, pool = model.launch, config.servers.pool
     assert launch is not None
     in_pool = pool is not None and model.in_pool
     placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}

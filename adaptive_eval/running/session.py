@@ -66,7 +66,7 @@ class Session:
         self._publisher = Publisher(store.directory, self._known)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
-        opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
+        opening, stop_on = prepared.plan.opening, prepared.config.stopping.on_alarm
         drawn = [SamplingFreedom.of(model.sampling) for model in prepared.config.models]
         section = prepared.config.rubric
         goes_by_opening = bool(open_rubric(section).lacks)

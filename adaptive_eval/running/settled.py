@@ -1,4 +1,4 @@
-"""The command `on_settled`: run once for a model whose servers somebody else has started, and may end now.
+"""The command `servers.on_done`: run once for a model whose servers somebody else has started, and may end now.
 
 No shell reads it, it sees no key, and its time is bounded. Whatever becomes of it is an event and hurts nothing. Where
 a run was killed, or stopped at once, before the command had ended, the next start runs it once more.
@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from adaptive_eval.config.run import RunConfig, SettledConfig
+from adaptive_eval.config.run import DoneCommand, RunConfig
 from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.store import Event, ModelSettled, SettingsChanged, SettledCommandEnded
 
@@ -37,7 +37,7 @@ class SettledCommands:
 
     def hear(self, event: Event) -> None:
         """Run the command where this says that it is time to."""
-        section = self._config.on_settled
+        section = self._config.servers.on_done
         if section is None or not isinstance(event, ModelSettled) or event.launched:
             return
         task = asyncio.create_task(self._run(section, event.model))
@@ -55,7 +55,7 @@ class SettledCommands:
             if isinstance(ended, Exception):
                 raise ended
 
-    async def _run(self, section: SettledConfig, model: str) -> None:
+    async def _run(self, section: DoneCommand, model: str) -> None:
         words = [word.replace(PLACEHOLDER, model) for word in section.command]
         notify = self._config.notify
         hidden = self._config.keys | {"" if notify is None else notify.webhook_env or ""}

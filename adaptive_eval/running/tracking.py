@@ -16,7 +16,8 @@ from pathlib import Path
 from threading import Thread
 
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.run import RunConfig, TrackingConfig
+from adaptive_eval.config.reports import ReportConfig
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.status import Status
@@ -34,22 +35,23 @@ OWN_VARIABLES = {
 
 def tracking_of(config: RunConfig, directory: Path) -> "Tracking | None":
     """Who tells the trackers of a run, where its configuration asks for it; `ConfigError` where an extra is missing."""
-    if config.tracking is None:
+    asked = options(config.report)
+    if not asked:
         return None
     environment = {**read_environment(config.folder), **os.environ}
     followers = []
-    for name, words in options(config.tracking).items():
+    for name, words in asked.items():
         if find_spec(name) is None:
-            raise ConfigError(f"tracking.{name} needs an extra; pip install 'adaptive-eval[{name}]'")
+            raise ConfigError(f"report.{name} needs an extra; pip install 'adaptive-eval[{name}]'")
         followers.append(FollowerProcess(name, words, directory, _environment(name, environment, config)))
     return Tracking(followers)
 
 
-def options(tracking: TrackingConfig) -> Mapping[str, Sequence[str]]:
+def options(report: ReportConfig) -> Mapping[str, Sequence[str]]:
     """For each tracker the options of `adaptive-eval track`."""
     found = {}
     for name in ("wandb", "mlflow"):
-        section = getattr(tracking, name)
+        section = getattr(report, name)
         if section is not None:
             given = section.model_dump(exclude_none=True).items()
             found[name] = [f"--{name}", *(f"--{key.replace('_', '-')}={value}" for key, value in given)]

@@ -134,6 +134,6 @@ class Alarms:
                 *lines,
                 "Every answer is stored. After a change of grader or answer keys `adaptive-eval regrade RUN --config "
                 "CONFIG` grades them anew, and the run goes on; if all is as it should be, go on with "
-                "--set stop_on_alarm=never",
+                "--set stopping.on_alarm=never",
             ]
         )

@@ -8,7 +8,7 @@ all of them together (Holm).
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,11 +200,16 @@ def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
     if any(event.kind == TrialsImported.KIND for view in (a, b) for event in view.events):
         return  # sampled elsewhere
     (in_a, models_a), (in_b, models_b) = _split(a.configuration), _split(b.configuration)
-    if (in_a["seed"], in_a["trial_seeds"]) != (in_b["seed"], in_b["trial_seeds"]):
+    if _seeds_of(in_a) != _seeds_of(in_b):
         return
     for name in names:
         if all(models_a[name][key] == models_b[name][key] for key in ("model", "sampling", "prompt", "api")):
             yield name
+
+
+def _seeds_of(settings: Mapping[str, object]) -> tuple[object, object]:
+    """The settings that the seeds of trials follow from."""
+    return settings["seed"], cast(Mapping[str, object], settings["trials"])["seeds"]
 
 
 def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:

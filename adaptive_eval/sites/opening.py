@@ -31,11 +31,11 @@ def require_sites(config: RunConfig) -> None:
     config = with_opponent_among(config)
     if not any(model.launch for model in config.models):
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
-    pool = config.pool
+    pool = config.servers.pool
     if pool is not None and not pool.of_cluster:
         raise ConfigError(
-            "pool.places names places of this machine, and --ray has those of a cluster: write places: cluster, and "
-            "as `most` how many the run may have at a time"
+            "servers.pool.places names places of this machine, and --ray has those of a cluster: write "
+            "places: cluster, and as `most` how many the run may have at a time"
         )
     for group in config.serving_groups:
         for model in (config.models[number] for number in group.models):
@@ -47,7 +47,8 @@ def _require_fits(model: ModelConfig, launch: LaunchConfig, pool: PoolConfig | N
     """Raise `ConfigError` where the model cannot be served at a place that others share."""
     key = f"models.{model.name}.launch"
     if launch.sites > 1:
-        shares = "exclusive says that it shares one place with others" if pool is None else "pool.most says how many"
+        many = "servers.pool.most says how many"
+        shares = "exclusive says that it shares one place with others" if pool is None else many
         raise ConfigError(f"{key}.sites asks for {launch.sites} servers, but {shares}: remove it")
     if pool is None or pool.resources is None:
         return
@@ -92,10 +93,10 @@ class RunSites:
         config = prepared.config
         digest = _short_digest(f"{store.directory.resolve()}\0{store.reader.created}")
         run = f"{config.name}-{digest}/"
-        served, silence = _Served(prepared, store), config.sites.silence
+        served, silence = _Served(prepared, store), config.servers.sites.silence
         left, hosts = self._cluster.left_by(run), list[SiteHost]()
         for group in config.serving_groups:
-            together = SiteGroup(config.sites.wait)
+            together = SiteGroup(config.servers.sites.wait)
             for place in _places_of(config, group):
                 name = run + place.name
                 plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), silence)
@@ -125,7 +126,7 @@ def _places_of(config: RunConfig, group: ServingGroup) -> list[_Place]:
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
     """The resources that each place of a group takes."""
-    pool, models = config.pool, [config.models[number] for number in group.models]
+    pool, models = config.servers.pool, [config.models[number] for number in group.models]
     if len(group.places) and pool is not None and pool.resources is not None and models[0].in_pool:
         return dict(pool.resources)
     most: dict[str, float] = {}
@@ -169,7 +170,7 @@ class _Served:
                 marks=marks,
                 site=place.site,
                 place=place.word,
-                pool=config.pool if group.places and site_secrets.model.in_pool else None,
+                pool=config.servers.pool if group.places and site_secrets.model.in_pool else None,
                 folder=config.folder.resolve(),
                 logs=self._store.directory.resolve() / LOGS,
             )
@@ -208,7 +209,7 @@ def _mark(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> s
         sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),
         sorted(site_secrets.keys.items()),
         material_mark,
-        None if config.pool is None or not model.in_pool else sorted(config.pool.variables.items()),
+        None if config.servers.pool is None or not model.in_pool else sorted(config.servers.pool.variables.items()),
         str(Path(config.folder).resolve()),
     )
     return _digest(told)

@@ -17,7 +17,7 @@ from typing import Any
 
 from adaptive_eval import __version__
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run import RunConfig, ServersConfig
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.graders.pool import GradingPool
@@ -179,7 +179,8 @@ class SiteWorker:
 
     def _opened(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
         # the sections that serving needs, which were checked on the head; nothing else of the run is known here
-        known: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "pool": setup.pool}
+        servers = ServersConfig(pool=setup.pool)
+        known: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "servers": servers}
         config = RunConfig.model_construct(**known, folder=setup.folder)
         environment = {**read_environment(setup.folder), **site_secrets.keys}
         require_programs(config, environment)

@@ -20,7 +20,7 @@ def paces_to_try(prepared: PreparedRun, scenario: Scenario) -> tuple[Favour, ...
     """All that apply and do not take too long; none where the pace is given by itself, or where all would."""
     trials = scenario.bench.models * scenario.bench.questions * prepared.plan.trials.max
     config = prepared.config
-    given = config.allocation.lookahead is not None or config.trials.draw is not None or config.batched
+    given = config.trials.lookahead is not None or config.trials.draw is not None or config.batched
     return () if given or trials > MOST_AT_ONCE else get_args(Favour)
 
 

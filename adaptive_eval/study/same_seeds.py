@@ -35,7 +35,7 @@ def of_same_seeds(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> 
 def _in_pilot(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
     """How far each compared pair went together in a pilot whose models shared their seeds."""
     plan, names = prepared.plan, prepared.models
-    if stored_config(pilot.header).trial_seeds == "hashed":
+    if stored_config(pilot.header).trials.seeds == "hashed":
         return
     for first, second in plan.objective.comparisons(np.arange(plan.bench.models)).tolist():
         one, two = pilot.outcomes[first], pilot.outcomes[second]

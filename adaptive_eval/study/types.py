@@ -185,7 +185,7 @@ class Forecast:
     basis: tuple[str, ...]
     """Where the worlds come from, and what was assumed: sentences."""
     decisions: Mapping[str, object]
-    """The configuration's objective, stopping, allocation, trials and budget."""
+    """The configuration's objective, stopping, trials and budget."""
     models: tuple[str, ...]
     scores: tuple[Range, ...]
     """Of each model, in the same order: its true score over the worlds."""

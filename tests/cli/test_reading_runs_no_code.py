@@ -153,9 +153,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     named = site.write(
         objective={"kind": {"use": "evilrun.payload:Objective", "options": {"depth": 2}}},
         stopping={"rule": "evilrun.payload:Rule"},
-        allocation={"policy": "evilrun.payload:Policy"},
         grader={"kind": "python", "function": "evilrun.payload:grade", "options": {"sign": "{"}, "workers": 1},
-        trials={"min": 2, "max": 4},
+        trials={"min": 2, "max": 4, "policy": "evilrun.payload:Policy"},
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", list(sys.path))
@@ -387,7 +386,7 @@ def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Strange
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)
         kept = stored.pop("plug_ins")
-        assert kept.keys() == {"objective.kind", "objective.rule", "stopping.rule", "allocation.policy"}
+        assert kept.keys() == {"objective.kind", "objective.rule", "stopping.rule", "trials.policy"}
         assert kept["objective.kind"]["sources"].keys() == {"evilrun/__init__.py", "evilrun/payload.py"}
         stored["objective"]["kind"] = "best"  # there was no other kind of them
         assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.pace import choose_favour, pace_of
 from adaptive_eval.config.planning import plan_of, trial_cost, usage_cost, worst_costs
@@ -103,7 +103,7 @@ def test_auto_takes_few_large_rounds() -> None:
     models = [model("batch: openai"), model("api_key_env: K")]
     assert choose_favour(models, TrialsConfig()).favour == "answers"
     for favour in ("answers", "time"):
-        pace = pace_of(AllocationConfig(), TrialsConfig(favour=favour), 30, batched=True)  # type: ignore[arg-type]
+        pace = pace_of(TrialsConfig(favour=favour), 30, batched=True)  # type: ignore[arg-type]
         assert pace == Pace(share=0.7, opening=24, even=True), "it is a property of the service"
     with pytest.raises(ValueError, match="even needs a share"):
         Pace(even=True)

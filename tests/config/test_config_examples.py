@@ -91,7 +91,7 @@ def test_their_questions_can_be_asked_and_graded(path: Path) -> None:
 
 def test_the_paper_protocol_is_that_of_the_paper() -> None:
     config = load_config(ROOT / "configs" / "vllm-aime.yaml")
-    assert (config.seed, config.trial_seeds, config.trials.max) == (1234, "consecutive", 80)
+    assert (config.seed, config.trials.seeds, config.trials.max) == (1234, "consecutive", 80)
     for model in config.models:
         assert (model.sampling.temperature, model.sampling.top_p, model.sampling.max_tokens) == (0.6, 0.95, 32768)
         sentence = r"Please reason step by step, and put your final answer within \boxed{}."
@@ -115,26 +115,36 @@ def test_what_the_starter_shows_in_comments_is_sound() -> None:
     assert config.prompt.few_shot[0].answer == r"\boxed{2}"
 
 
-NEEDED_FOR = {"leader": ["objective=best"], "place": ["models.1={name: model-b, recorded: runs/before}"]}
+NEEDED_FOR = {
+    "leader": ["objective=best"],
+    "expected_loss": ["objective=best"],
+    "place": ["models.1={name: model-b, recorded: runs/before}"],
+}
 
 
-@pytest.mark.parametrize(("section", "entries"), [("objective", OBJECTIVES), ("allocation", POLICIES)])
-def test_the_starter_shows_every_choice_and_each_line_holds(section: str, entries: dict[str, Any]) -> None:
-    lines = re.findall(rf"^#? ?({section}: .*)$", starter(), flags=re.MULTILINE)
+def test_the_starter_shows_every_objective_and_each_line_holds() -> None:
+    lines = re.findall(r"^#? ?(objective: .*)$", starter(), flags=re.MULTILINE)
     shown = [line for line in lines if "use:" not in line and '"' not in line]
-    for line, entry in zip(shown, entries.values(), strict=True):
-        text = re.sub(rf"^{section}: .*$", line, starter(), flags=re.MULTILINE)
+    for line, entry in zip(shown, OBJECTIVES.values(), strict=True):
+        text = re.sub(r"^objective: .*$", line, starter(), flags=re.MULTILINE)
         assert entry.gist in line
         checked = check_text(text, Path("a.yaml"), NEEDED_FOR.get(entry.name, ()), {})
         assert checked.config is not None, checked.problems
-        assert checked.config.chosen[f"{section}.{'kind' if section == 'objective' else 'policy'}"] == entry.name
+        assert checked.config.chosen["objective.kind"] == entry.name
 
 
-def test_the_starter_shows_every_rule_with_its_options() -> None:
-    for entry in RULES.values():
-        (line,) = re.findall(rf"^  (?:rule: |#   ){entry.name} .*$", starter(), flags=re.MULTILINE)
+@pytest.mark.parametrize(("key", "entries"), [("stopping.rule", RULES), ("trials.policy", POLICIES)])
+def test_the_starter_shows_every_rule_and_policy_and_each_can_be_chosen(key: str, entries: dict[str, Any]) -> None:
+    for entry in entries.values():
+        (line,) = re.findall(rf"^  (?:{key.partition('.')[2]}: |#   ){entry.name} .*$", starter(), flags=re.MULTILINE)
         assert entry.gist in line
         assert all(f"{option.name}: {option.example}" in line for option in entry.options)
+        needed = [*NEEDED_FOR.get(entry.name, ()), *(["stopping.prior=uniform"] if entry.name == "published" else ())]
+        options = {option.name: option.example for option in entry.options}
+        for chosen in (entry.name, json.dumps({"use": entry.name, "options": options})) if options else (entry.name,):
+            checked = check_text(starter(), Path("a.yaml"), [*needed, f"{key}={chosen}"], {})
+            assert checked.config is not None, checked.problems
+            assert str(checked.config.chosen[key]) == entry.name
 
 
 class TestSchema:

@@ -59,7 +59,7 @@ class TestDefaults:
         config = load(BASE)
         assert config.name == "bench"
         assert config.folder == FILE.parent.absolute()
-        assert (config.objective.kind, config.stopping.rule, config.allocation.policy) == (
+        assert (config.objective.kind, config.stopping.rule, config.trials.policy) == (
             "ranking",
             "optimal",
             "weighted",
@@ -78,19 +78,20 @@ class TestDefaults:
         with pytest.raises(Exception, match="frozen"):
             load(BASE).seed = 3  # type: ignore[misc]
 
-    def test_folder_is_where_paths_start(self) -> None:
-        assert load(BASE + "folder: data").folder == (FILE.parent / "data").absolute()
+    def test_an_old_file_may_say_where_paths_start(self) -> None:
+        with pytest.warns(FutureWarning, match="folder is no key any more"):
+            assert load(BASE + "folder: data").folder == (FILE.parent / "data").absolute()
 
 
 class TestShortForms:
     def test_one_value_for_a_section(self) -> None:
         config = load(
             BASE
-            + "prompt: 'Q: {prompt}'\nrubric: binary\nobjective: best\nstopping: anytime\nallocation: leader\n"
+            + "prompt: 'Q: {prompt}'\nrubric: binary\nobjective: best\nstopping: anytime\ntrials: {policy: leader}\n"
             + "store: elsewhere\nconcurrency: 7\n"
         )
         assert config.prompt.template == "Q: {prompt}"
-        assert (config.objective.kind, config.stopping.rule, config.allocation.policy) == ("best", "anytime", "leader")
+        assert (config.objective.kind, config.stopping.rule, config.trials.policy) == ("best", "anytime", "leader")
         assert (str(config.store.folder), config.concurrency.in_flight) == ("elsewhere", 7)
 
     def test_epochs_is_another_name_for_max(self) -> None:
@@ -223,7 +224,7 @@ models:
   - {name: a, base_url: http://b/v1, temperature: 1}
 grader: {kind: maths, tolerance: 1}
 objective: {kind: top_k, baseline: a}
-stopping: {confidence: 2, threshold: 1.6}
+stopping: {confidence: 2, rule: {use: optimal, options: {threshold: 1.6}}}
 trials: {min: 9, max: 8}
 sampling: {top_p: 3}
 """
@@ -237,7 +238,7 @@ sampling: {top_p: 3}
             "line 7: objective.k must be given for the objective top_k",
             "line 7: objective.baseline is only for the objective baseline, not for top_k, but got 'a'",
             "line 8: stopping.confidence must lie between 0.5 and 1, but got 2; for 95 in a hundred write 0.95 or 95%",
-            "line 8: stopping.threshold is only for the rule zscore and published, not for optimal, but got 1.6",
+            "line 8: stopping.rule.options.threshold is not a known key",
             "line 9: trials.max must be at least trials.min, which is 9, but got 8",
             "line 10: sampling.top_p must be less than or equal to 1, but got 3",
         ]
@@ -260,18 +261,18 @@ sampling: {top_p: 3}
             ("trials: {max: yes}", "trials.max must be a whole number, but got 'yes'"),
             ("stopping: {rule: optimum}", "must be a rule: optimal, zscore"),
             ("stopping: {familywise: holm, rule: zscore}", "needs a rule with a valid p-value, which zscore has not"),
-            ("allocation: {policy: best}", "must be a policy: weighted, unresolved_pairs"),
+            ("trials: {policy: best}", "must be a policy: weighted, unresolved_pairs"),
             ("objective: {kind: pairs, pairs: [[a, a]]}", "may not compare 'a' with itself"),
             ("objective: {kind: pairs, pairs: [[a, b], [b, a]]}", "may not have a pair twice"),
             ("objective: {kind: pairs, pairs: []}", "objective.pairs must not be empty"),
             ("objective: {kind: rankin}", "did you mean `ranking`?"),
-            ("trial_seeds: random", "trial_seeds must be one of hashed, consecutive, coupled"),
+            ("trials: {seeds: random}", "trials.seeds must be one of hashed, consecutive, coupled"),
             ("models: []", "is given twice"),
             (
                 "rubric: {categories: [{name: x, weight: 1, when: {a: {abov: 1}}}]}",
                 "is not a known key; did you mean `above`?",
             ),
-            ("unknown: 1", "unknown is not a known key; known keys are allocation, benchmark, benchmarks, budget"),
+            ("unknown: 1", "unknown is not a known key; known keys are benchmark, benchmarks, budget"),
             ("temperature: 1", "temperature is not a known key; did you mean sampling.temperature?"),
             ("max_trials: 1", "max_trials is not a known key"),
             ("prompt: {template: no field}", "prompt.template must have the question in it"),
@@ -338,7 +339,7 @@ class TestBetweenSections:
             ),
             ("objective: {kind: top_k, k: 2}", "objective.k must be below the number of models, which is 2, but got 2"),
             ("stopping: expected_loss", "expected_loss is for the objective best"),
-            ("allocation: leader", "leader is for the objectives best and top_k"),
+            ("trials: {policy: leader}", "leader is for the objectives best and top_k"),
             ("stopping: {delta: 5}", "stopping.delta must be a difference of scores, which run from 0 to 1, but got 5"),
             ("objective: {kind: precision, half_width: 3}", "must be a difference of scores"),
             (
@@ -349,14 +350,14 @@ class TestBetweenSections:
             ("budget: {usd: 5}", "budget.usd needs price of every model"),
             ("budget: {tokens: 5}", "budget.tokens needs sampling.max_tokens of every model"),
             ("budget: {gpu_hours: 5}", "budget.gpu_hours needs gpus of every model"),
-            ("trial_seeds: coupled", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
+            ("trials: {seeds: coupled}", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
             (
-                "trial_seeds: coupled\nobjective: {kind: baseline, baseline: a}\nstopping: {prior: uniform}",
-                "stopping.prior must be self with `trial_seeds: coupled`",
+                "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nstopping: {prior: uniform}",
+                "stopping.prior must be self with `trials.seeds: coupled`",
             ),
             (
-                "trial_seeds: coupled\nobjective: {kind: baseline, baseline: a}\nprior_evidence: {run: earlier}",
-                "prior_evidence may not stand beside `trial_seeds: coupled`, which compares trial by trial",
+                "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nprior_evidence: {run: earlier}",
+                "prior_evidence may not stand beside `trials.seeds: coupled`, which compares trial by trial",
             ),
             ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
             (
@@ -423,9 +424,7 @@ class TestBetweenSections:
         assert [line.split(" ")[1].rstrip(":") for line in lines] == ["4", "6", "7", "8"], lines
 
     def test_a_plug_in_needs_no_known_name(self) -> None:
-        config = load(
-            BASE + "stopping: mine.rules:Strict\nallocation: mine:Policy\ngrader2: x".replace("\ngrader2: x", "")
-        )
+        config = load(BASE + "stopping: mine.rules:Strict\ntrials: {policy: 'mine:Policy'}")
         assert config.stopping.rule == "mine.rules:Strict"
 
     def test_a_python_grader_may_give_any_signal(self) -> None:

@@ -12,7 +12,7 @@ from adaptive_eval.config.run import RunConfig
 SETTINGS = {
     "questions": "questions.jsonl",
     "grader": "exact",
-    "trial_seeds": "coupled",
+    "trials": {"seeds": "coupled"},
     "objective": {"kind": "baseline", "baseline": "prod"},
     "sampling": {"max_tokens": 100},
 }
@@ -44,4 +44,4 @@ def test_nothing_is_said_where_nothing_is_known(tmp_path: Path) -> None:
     models = {"name": "prod"}, {"name": "new", "sampling": {"max_tokens": 200}}
     assert list(why_uncoupled(config(tmp_path, *models))) == []
     cold = {"name": "new", "sampling": {"temperature": 0.0}}
-    assert list(why_uncoupled(config(tmp_path, {"name": "prod"}, cold, trial_seeds="hashed"))) == []
+    assert list(why_uncoupled(config(tmp_path, {"name": "prod"}, cold, trials={"seeds": "hashed"}))) == []

@@ -15,6 +15,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.warnings import rule_caution
 from adaptive_eval.record.words import decisions_in_words
 
+BASELINE: dict[str, object] = {"objective": {"kind": "baseline", "baseline": "model-01"}}
 SETTINGS: dict[str, object] = {
     "questions": {"world": "many_questions", "shuffle": True},
     "models": [{"name": f"model-0{number}", "simulate": True} for number in (1, 2, 3)],
@@ -72,7 +73,10 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
         ({"stopping": {"rule": "published", "prior": "uniform"}}, "stopping.rule compares Bayes@N"),
         ({"stopping": {"prior": "uniform"}}, "stopping.prior is about several trials of a question"),
-        ({"trial_seeds": "coupled", "objective": {"kind": "baseline", "baseline": "model-01"}}, "must not be coupled"),
+        (
+            {**BASELINE, "trials": {"min": 1, "max": 1, "draw": 100, "seeds": "coupled"}},
+            "trials.seeds must not be coupled",
+        ),
         ({"prior_evidence": {"run": "runs/earlier"}}, "prior_evidence may not stand beside trials.draw"),
         ({"report": {"metrics": ["pass@2"]}}, "report.metrics may not stand beside trials.draw"),
     ],

@@ -126,7 +126,7 @@ def test_a_rule_is_made_of_its_options_and_of_what_it_asks_for(
 
 
 def test_a_policy_and_an_objective_too(folder: Path) -> None:
-    found = plan(folder, "allocation: {policy: {use: 'mine:Frugal', options: {share: 0.5}}}\nobjective: mine:Against")
+    found = plan(folder, "trials: {policy: {use: 'mine:Frugal', options: {share: 0.5}}}\nobjective: mine:Against")
     assert found.policy.share == 0.5  # type: ignore[attr-defined]
     assert found.objective.comparisons(np.arange(4)).tolist() == [[0, 1], [0, 2], [0, 3]]
     two = plan(folder, "objective: {kind: {use: 'mine:Against', options: {named: [b, d]}}}")
@@ -158,7 +158,7 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
             "mine:ready takes no options, since it is an object and not a class; name its class instead",
         ),
         ("stopping: 'mine:Frugal'", "stopping.rule: mine:Frugal is no rule, since it has no boundary"),
-        ("allocation: 'mine:Strict'", "allocation.policy: mine:Strict is no policy, since it has no allocate"),
+        ("trials: {policy: 'mine:Strict'}", "trials.policy: mine:Strict is no policy, since it has no allocate"),
         ("objective: 'mine:Frugal'", "objective.kind: mine:Frugal is no objective, since it has no comparisons"),
         ("stopping: 'mine:nothing'", "stopping.rule: mine:nothing must be a class"),
         ("stopping: 'mine:Lost'", "module mine has no attribute Lost"),
@@ -175,11 +175,6 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (
-            "stopping: {rule: {use: 'mine:Strict'}, threshold: 2}",
-            "stopping.threshold is an option of zscore, not of a plug-in; "
-            "write rule: {use: mine:Strict, options: {threshold: ...}}",
-        ),
         ("objective: {kind: 'mine:Against', k: 1}", "objective.k is an option of top_k, not of a plug-in"),
         (
             "stopping: {rule: {use: mine}}",
@@ -187,7 +182,7 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
         ),
         ("stopping: {rule: {usee: 'mine:Strict'}}", "stopping.rule.usee is not a known key; did you mean `use`?"),
         ("stopping: {rule: [zscore]}", "stopping.rule must be a text"),
-        ("allocation: weigthed", "did you mean `weighted`?"),
+        ("trials: {policy: weigthed}", "did you mean `weighted`?"),
         ("grader: {kind: python, function: mine}", "grader.function must name something of yours"),
     ],
 )

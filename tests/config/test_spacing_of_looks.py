@@ -16,7 +16,7 @@ BENCH = Bench(2, 10, np.array([0.0, 1.0]))
     ("more", "spacing"),
     [
         ({"trials": {"max": 50, "favour": "answers"}}, (0.0, 0.04, 0.01)),
-        ({"trials": {"max": 50, "favour": "answers"}, "allocation": {"lookahead": 3}}, (0.0, 0.04, 0.01)),
+        ({"trials": {"max": 50, "favour": "answers", "lookahead": 3}}, (0.0, 0.04, 0.01)),
         ({"trials": {"max": 50, "favour": "answers"}, "budget": {"usd": 5}}, (0.0, 0.16, 0.01)),
         ({"trials": {"max": 50, "favour": "answers"}, "budget": {"tokens": 500}}, (0.0, 0.16, 0.01)),
         ({"trials": {"max": 50, "favour": "time"}}, (0.0, 0.04, 0.01)),

@@ -27,7 +27,10 @@ FIXED = {"trials": {"min": 80, "max": 80}}
 def pooled(workplace: Workplace, name: str, **changes: object) -> Path:
     """A run whose servers share two places; `changes` replaces whole sections."""
     return workplace.configure(
-        name, [_served(one, workplace.folder) for one in SIX], pool={"places": PLACES, "env": {}}, **changes
+        name,
+        [_served(one, workplace.folder) for one in SIX],
+        servers={"pool": {"places": PLACES, "env": {}}},
+        **changes,
     )
 
 

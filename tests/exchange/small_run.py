@@ -80,10 +80,12 @@ def make_run(folder: Path, records: Iterable[TrialRecord], **settings: object) -
         "sampling": {"temperature": 0.6, "max_tokens": 100},
         "grader": "math",
         "trials": {"min": 2, "max": 5, "favour": "answers"},
-        "allocation": {"lookahead": 0},
     }
     path = folder / "made.yaml"
-    path.write_text(yaml.safe_dump(config | settings))
+    config |= settings
+    assert isinstance(config["trials"], dict)
+    config["trials"] = {"lookahead": 0, **config["trials"]}
+    path.write_text(yaml.safe_dump(config))
     directory = folder / "run"
     store = Store.open(directory, prepare(load_config(path)).header).store
     rest = iter(records)

@@ -110,7 +110,7 @@ def plain_through_faults(stage: Stage) -> None:
 @case()
 def lookahead(stage: Stage) -> None:
     """Rounds are in flight while a look is pending."""
-    stage.run(stage.config(stage.serve(), allocation={"lookahead": 2}))
+    stage.run(stage.config(stage.serve(), trials={"lookahead": 2}))
 
 
 @case()
@@ -119,7 +119,7 @@ def several_answers_a_request(stage: Stage) -> None:
     stage.run(stage.config(stage.serve(), concurrency=limits))
 
 
-TIME: dict[str, Any] = {"trials": {"favour": "time"}, "allocation": {"lookahead": 1}}
+TIME: dict[str, Any] = {"trials": {"favour": "time", "lookahead": 1}}
 
 
 @case(ahead=True)
@@ -334,7 +334,7 @@ def coupled(stage: Stage) -> None:
     url = stage.serve(COPIES)
     gate = {"kind": "baseline", "baseline": "original", "gate": True}
     names, codes = ("original", "int8", "int4"), (*ENDED, ExitCode.WORSE)
-    settings: dict[str, Any] = {"trial_seeds": "coupled", "objective": gate, "stopping": {"delta": 0.04}}
+    settings: dict[str, Any] = {"trials": {"seeds": "coupled"}, "objective": gate, "stopping": {"delta": 0.04}}
     stage.run(stage.config(url, models=names, **settings), codes=codes)
 
 
@@ -355,7 +355,7 @@ def drawn_config(stage: Stage, url: str) -> Any:
 
 @case()
 def zscore(stage: Stage) -> None:
-    stage.run(stage.config(stage.serve(), stopping={"rule": "zscore", "threshold": 1.645}))
+    stage.run(stage.config(stage.serve(), stopping={"rule": {"use": "zscore", "options": {"threshold": 1.645}}}))
 
 
 @case()
@@ -376,7 +376,7 @@ def decided(name: str, objective: dict[str, Any], policy: str = "weighted", **ch
 
     def play(stage: Stage) -> None:
         url = stage.serve(FOUR)
-        settings = {"models": FOUR.models, "objective": objective, "allocation": {"policy": policy}, **changes}
+        settings = {"models": FOUR.models, "objective": objective, "trials": {"policy": policy}, **changes}
         stage.run(stage.config(url, **settings), codes=(*ENDED, ExitCode.WORSE))
 
     CASES[name] = Case(play, name)
@@ -416,7 +416,7 @@ def launched(stage: Stage, **place: Any) -> list[dict[str, Any]]:
 def pool(stage: Stage) -> None:
     """Three models at two places, which exchange servers."""
     models = launched(stage)
-    stage.run(stage.config("", models=models, pool={"places": [0, "1"]}, trials={"min": 2, "max": 8}))
+    stage.run(stage.config("", models=models, servers={"pool": {"places": [0, "1"]}}, trials={"min": 2, "max": 8}))
 
 
 @case(like="pool")

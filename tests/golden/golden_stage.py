@@ -105,21 +105,32 @@ class Stage:
         settings: dict[str, Any] = {
             "name": name,
             "seed": 7,
-            "trial_seeds": "hashed",
             "questions": "questions.jsonl",
             "models": [{"name": one, "base_url": url} if isinstance(one, str) else one for one in models],
             "prompt": "{prompt}",
             "sampling": {"temperature": 0.6, "max_tokens": 2000},
             "grader": "numeric",
             "objective": {"kind": "ranking"},
-            "stopping": {"rule": "optimal", "confidence": 0.9, "delta": 0.0, "familywise": "none", "prior": "self"},
-            "allocation": {"policy": "weighted", "lookahead": 0},
-            "trials": {"min": 4, "max": 16, "favour": "answers"},
+            "stopping": {
+                "rule": "optimal",
+                "confidence": 0.9,
+                "delta": 0.0,
+                "familywise": "none",
+                "prior": "self",
+                "on_alarm": "never",
+            },
+            "trials": {
+                "min": 4,
+                "max": 16,
+                "favour": "answers",
+                "policy": "weighted",
+                "lookahead": 0,
+                "seeds": "hashed",
+            },
             "concurrency": 8,
-            "stop_on_alarm": "never",
         }
         for key, value in changes.items():
-            if key in ("stopping", "allocation", "trials", "sampling"):
+            if key in ("stopping", "trials", "sampling"):
                 settings[key] = settings[key] | value
             else:
                 settings[key] = value

@@ -42,7 +42,7 @@ def write(site: Site, task: str, name: str = "run", skills: tuple[str, ...] = SK
         "benchmark": benchmark,
         "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in skills],
         "trials": {"min": 2, "max": 4, "favour": "answers"},
-        "stop_on_alarm": "never",
+        "stopping": {"on_alarm": "never"},
         "store": {"folder": str(site.folder / "runs")},
         **more,
     }
@@ -279,7 +279,7 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
         model |= {"inspect": f"scripted/{skill}", "args": {}}
     path = site.folder / "guide.yaml"
     path.write_text(yaml.safe_dump(shown | {"benchmark": shown["benchmark"] | changes, "trials": {"min": 2, "max": 2}}))
-    ended = run(site, path, "--set", "stop_on_alarm=never")
+    ended = run(site, path, "--set", "stopping.on_alarm=never")
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     graded = {(record.question, record.answer.text, record.category) for record in stored(site, "guide")}
     assert graded <= {("sum-0", "42", 0), ("sum-0", "41", 0), ("sum-1", "42", 1), ("sum-1", "41", 0)}

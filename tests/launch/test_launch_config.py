@@ -226,7 +226,7 @@ def test_who_shares_with_whom() -> None:
 
 POOL = """\
 questions: q.jsonl
-pool: {places: [0, "2,3"]}
+servers: {pool: {places: [0, "2,3"]}}
 models:
   - {name: a, launch: {command: "serve --port {port} --device {place}"}}
   - {name: b, launch: {model: b}}
@@ -242,9 +242,9 @@ def test_a_pool_serves_whoever_names_no_place() -> None:
     assert config.in_turn
     assert not _config(POOL.replace('[0, "2,3"]', "[0, 1, 2]")).in_turn, "as many places as models"
     launch = config.models[0].launch
-    assert launch is not None and config.pool is not None
+    assert launch is not None and config.servers.pool is not None
     assert command_of(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
-    placed = {name: str(value) for name, value in config.pool.env.items()}
+    placed = {name: str(value) for name, value in config.servers.pool.env.items()}
     assert environment_of(launch, "a", "8000", {}, "2,3", placed) == {"CUDA_VISIBLE_DEVICES": "2,3"}
 
 
@@ -252,10 +252,14 @@ def test_a_pool_serves_whoever_names_no_place() -> None:
     ("before", "after", "problem"),
     [
         ('[0, "2,3"]', "[0, 0]", "must have different names, but 0 is there twice"),
-        ('[0, "2,3"]', "[]", "pool.places"),
+        ('[0, "2,3"]', "[]", "servers.pool.places"),
         ('[0, "2,3"]', '["a\\nb"]', "must be words of one line each"),
         ("gpu9", "'2,3'", "d: launch.exclusive is a place of the pool; remove it"),
-        ('pool: {places: [0, "2,3"]}\n', "", "a: launch has {place}, but no place; give `pool` or launch.exclusive"),
+        (
+            'servers: {pool: {places: [0, "2,3"]}}\n',
+            "",
+            "a: launch has {place}, but no place; give `servers.pool` or launch.exclusive",
+        ),
         ('"2,3"]}', '"2,3"], env: {1X: a}}', "must hold names of variables, but '1X' is none"),
     ],
 )
@@ -265,7 +269,9 @@ def test_mistakes_in_a_pool_are_named(before: str, after: str, problem: str) -> 
 
 
 def test_a_pool_that_serves_nobody_is_refused() -> None:
-    text = "questions: q.jsonl\npool: {places: [0]}\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
+    text = (
+        "questions: q.jsonl\nservers: {pool: {places: [0]}}\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
+    )
     problems = check_text(text, Path("bench.yaml"), (), {}).problems
     assert any("pool: no model is served there; give models a `launch` section" in str(one) for one in problems)
 

@@ -136,7 +136,7 @@ def test_a_grader_may_be_a_function_of_a_module(place: Site, monkeypatch: pytest
     assert record.results is not None and record.results.run.status == "finished"
 
 
-LONG: dict[str, Any] = {"allocation": "uniform", "trials": {"min": 4, "max": 20_000}}
+LONG: dict[str, Any] = {"trials": {"min": 4, "max": 20_000, "policy": "uniform"}}
 """A run that nobody waits for."""
 
 

@@ -68,7 +68,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> dict[str, 
     models = [{"name": name, "base_url": base_url, "model": name} for name in MODELS]
     site.write()
     site.write("hostile", models=[models[0] | {"name": HOSTILE}, *models[1:]])
-    site.write("long", allocation="uniform", trials={"min": 4, "max": 20_000})
+    site.write("long", trials={"min": 4, "max": 20_000, "policy": "uniform"})
     found = {name: nbformat.v4.new_code_cell(source) for name, source in CELLS.items()}
     for name in FAIL:
         found[name].metadata["tags"] = ["raises-exception"]

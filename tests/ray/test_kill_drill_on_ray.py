@@ -35,7 +35,9 @@ def models(site: Site, *flags: str, nodes: bool = False) -> list[dict[str, objec
 
 def written(site: Site, served: list[dict[str, object]]) -> Path:
     trials = {"min": TRIALS, "max": TRIALS, "favour": "answers"}
-    return site.write(models=served, trials=trials, concurrency=16, sites={"silence": HANGS, "keep": HANGS})
+    return site.write(
+        models=served, trials=trials, concurrency=16, servers={"sites": {"silence": HANGS, "keep": HANGS}}
+    )
 
 
 class Drill:

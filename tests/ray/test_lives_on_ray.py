@@ -40,7 +40,7 @@ def written(site: Site, *, sites: dict[str, float] | None = None, **changes: obj
     """A run whose sites may be as slow as a busy machine makes them, unless `sites` says otherwise."""
     trials = {"min": 4, "max": 8, "favour": "answers"}
     patient = {"silence": HANGS, **(sites or {})}
-    return site.write(**{"trials": trials, "concurrency": 4, "sites": patient, **changes})
+    return site.write(**{"trials": trials, "concurrency": 4, "servers": {"sites": patient}, **changes})
 
 
 def events(site: Site, kind: type[Kind]) -> list[Kind]:

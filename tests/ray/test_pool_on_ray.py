@@ -27,7 +27,9 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "answers"}, "concurrency": 4}
     places = {"places": "cluster", "most": 4, "resources": {"CPU": 1, "slot": 1}} if pool is None else pool
-    return site.write(**{**settings, "models": models, "pool": places, "sites": {"silence": HANGS}, **changes})
+    return site.write(
+        **{**settings, "models": models, "servers": {"pool": places, "sites": {"silence": HANGS}}, **changes}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ class TestOfAStoredRun:
     """All models share their seeds."""
 
     def run(self, folder: Path, seeds: str) -> Path:
-        prepared(folder, trial_seeds=seeds)
+        prepared(folder, trials={"min": 3, "max": 30, "seeds": seeds})
         path = folder / "played.yaml"
         Played(folder / "run", prepare(load_config(path))).finish()
         return folder / "run"

@@ -128,7 +128,7 @@ def write_config(folder: Path, server: Contrary, **changes: Any) -> Path:
         "grader": "numeric",
         "trials": {"min": 4, "max": 4},
         "concurrency": 4,
-        "stop_on_alarm": "never",
+        "stopping": {"on_alarm": "never"},
     }
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(settings | changes))

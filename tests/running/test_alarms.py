@@ -125,7 +125,7 @@ def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: S
 
 
 def test_the_user_may_go_on_all_the_same(place: Place) -> None:
-    ended = place.run("--set", "stop_on_alarm=never", grader=NEVER)
+    ended = place.run("--set", "stopping.on_alarm=never", grader=NEVER)
     assert "cannot be what was asked for" not in ended.stderr
     assert ("nothing_extracted", "bob") in place.warnings()
 
@@ -145,7 +145,7 @@ def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     assert "cannot be what was asked for" not in ended.stderr
     assert (fault, "bob") in place.warnings() and ("alarm", None) not in place.warnings()
     assert [(one.model, one.fault) for one in place.alarms()] == [("bob", fault)]
-    again = place.run("--set", "stop_on_alarm=any")
+    again = place.run("--set", "stopping.on_alarm=any")
     assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
 
 
@@ -211,7 +211,7 @@ def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuc
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md"])
     written = report.stdout + "".join(path.read_text() for path in place.run_dir.rglob("*.md"))
     assert "ignores the seed or serves a cache" in written
-    gone_on = place.run("--set", "stop_on_alarm=never", sampling=free, grader=grader)
+    gone_on = place.run("--set", "stopping.on_alarm=never", sampling=free, grader=grader)
     assert "cannot be what was asked for" not in gone_on.stderr and len(place.alarms()) == 2
 
 

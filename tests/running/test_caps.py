@@ -69,8 +69,11 @@ def config_of(
         "models": [{"name": name, **model} for name in SKILLS if name != absent],
         "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS, "timeout": TIMEOUT},
         "grader": "exact",
-        "stop_on_alarm": "never",
-        "stopping": {"rule": "published", "prior": "uniform", "threshold": 50},  # budgets end it
+        "stopping": {
+            "rule": {"use": "published", "options": {"threshold": 50}},
+            "prior": "uniform",
+            "on_alarm": "never",
+        },
         "trials": {"min": 1, "max": 8, "favour": "answers"},
         "budget": dict(budget),
         "concurrency": {"in_flight": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},

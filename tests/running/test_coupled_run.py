@@ -1,4 +1,4 @@
-"""`trial_seeds: coupled` over HTTP: near copies on servers that draw by the seed, killed, resumed and extended."""
+"""`trials.seeds: coupled` over HTTP: near copies on servers that draw by the seed, killed, resumed and extended."""
 
 import json
 from collections.abc import Iterator
@@ -24,10 +24,9 @@ OVER = ENDED | {ExitCode.WORSE}
 """One of the copies is worse, or it is not known yet."""
 WORLD = replace(copies(questions=20), latency=FAST)
 GATE: dict[str, object] = {
-    "trial_seeds": "coupled",
     "objective": {"kind": "baseline", "baseline": "original", "gate": True},
     "stopping": {"delta": 0.04},
-    "trials": {"min": 4, "max": 60},
+    "trials": {"min": 4, "max": 60, "seeds": "coupled"},
 }
 
 

@@ -22,7 +22,7 @@ from adaptive_eval.store import PriorTaken, RunReader, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE
 
 FIRST: Mapping[str, object] = {"prior_evidence": {"greedy": True}, "trials": {"min": 3, "max": 8}}
-SURE = {"rule": "published", "prior": "uniform", "threshold": 50}
+SURE = {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"}
 """What no small run decides."""
 IN_ALL = 3 * 8
 """Greedy answers of the small world."""

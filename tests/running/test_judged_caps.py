@@ -44,7 +44,7 @@ from adaptive_eval.errors import AdaptiveEvalError, ConfigError, StoreError, Una
 from adaptive_eval.store import RunReader
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
-UNDECIDED = {"rule": "published", "prior": "uniform", "threshold": 50}
+UNDECIDED = {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"}
 
 
 @dataclass
@@ -96,8 +96,7 @@ def judged_config(
         "models": [{"name": name, **model} for name in SKILLS],
         "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS, "timeout": TIMEOUT},
         "grader": grader,
-        "stop_on_alarm": "never",
-        "stopping": UNDECIDED,  # budgets end it
+        "stopping": UNDECIDED | {"on_alarm": "never"},  # budgets end it
         "trials": {"min": 1, "max": horizon},
         "budget": dict(budget),
         "concurrency": {"in_flight": slots, "attempts": 3, "patience": 5.0},

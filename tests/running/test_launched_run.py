@@ -35,6 +35,7 @@ from adaptive_eval.store import (
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "favour": "answers"}
+AHEAD = {**TRIALS, "lookahead": 3}
 Kind = TypeVar("Kind", bound=Event)
 
 
@@ -108,7 +109,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
         with subprocess.Popen(command, stdout=subprocess.PIPE) as one:
             try:
                 wait_for_server(port)
-                site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}))
+                site.run(site.write(trials=AHEAD))
             finally:
                 one.kill()
     return Found.of(site.directory())
@@ -126,7 +127,7 @@ def printed(process: "subprocess.Popen[str]", word: str) -> str:
 @pytest.mark.parametrize("exclusive", ["gpu0", None])
 def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found, exclusive: str | None) -> None:
     models = launched(site, exclusive=exclusive)
-    ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models))
+    ended = site.run(site.write(trials=AHEAD, models=models))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert Found.of(site.directory()) == elsewhere
     starts = events(site.directory(), ServerLaunched)
@@ -148,7 +149,7 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found,
 
 @pytest.mark.slow
 def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, elsewhere: Found) -> None:
-    settings = {"trials": TRIALS, "allocation": {"lookahead": 3}, "pool": {"places": [0, "1"]}}
+    settings = {"trials": AHEAD, "servers": {"pool": {"places": [0, "1"]}}}
     config = site.write(models=launched(site, exclusive=None), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
     printed(process, "cyd: its server is started on")  # which may be before the slower one of the others is ready
@@ -174,7 +175,7 @@ def test_the_next_model_comes_up_beside_the_last_answers_of_another_over_a_kill_
     models = launched(site, "held")
     for model in models:
         model["launch"]["overlap"] = True  # type: ignore[index]
-    config = site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models, concurrency=256)
+    config = site.write(trials=AHEAD, models=models, concurrency=256)
     process = site.start(config, "--run-dir", str(site.directory()))
     for name in ("ada", "bob"):
         assert f"{name}: its server is ready" in printed(process, "is ready after")
@@ -194,7 +195,7 @@ def test_a_place_without_memory_for_two_is_emptied_before_the_next_model_comes(s
     models = launched(site, "held", "cramped")  # the last answers come when the next model was not let in
     for model in models:
         model["launch"]["overlap"] = True  # type: ignore[index]
-    ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models, concurrency=256))
+    ended = site.run(site.write(trials=AHEAD, models=models, concurrency=256))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert Found.of(site.directory()) == elsewhere
     (told,) = events(site.directory(), ServersNoticed)
@@ -207,7 +208,7 @@ def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
     models = launched(site, exclusive=None)
     for model in models:
         model["launch"]["env"] = {"SHARD": "of {place}"}  # type: ignore[index]
-    settings = {"trials": {"min": 4, "max": 4}, "pool": {"places": ["left", "right", "spare"]}}
+    settings = {"trials": {"min": 4, "max": 4}, "servers": {"pool": {"places": ["left", "right", "spare"]}}}
     ended = site.run(site.write(models=models, **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     logs = "".join(path.read_text() for path in (site.directory() / "logs").iterdir())
@@ -217,7 +218,7 @@ def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:
-    ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=launched(site, "crash")))
+    ended = site.run(site.write(trials=AHEAD, models=launched(site, "crash")))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     told = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); it is started again \(1 of 3\)"
     assert re.search(told, ended.stdout)

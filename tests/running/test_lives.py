@@ -65,16 +65,21 @@ class Lives(RuleBasedStateMachine):
         (self.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
         self.settings: dict[str, Any] = {
             "seed": run_seed,
-            "trial_seeds": "consecutive" if consecutive else "hashed",
             "questions": "questions.jsonl",
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "exact",
-            "trials": {"min": least, "max": least * horizon, "favour": pace},
-            "allocation": {} if lookahead is None else {"lookahead": lookahead},
+            "trials": {
+                "min": least,
+                "max": least * horizon,
+                "favour": pace,
+                "lookahead": lookahead,
+                "seeds": "consecutive" if consecutive else "hashed",
+            },
             "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         if published:
-            self.settings |= {"preset": "published", "allocation": {}}
+            self.settings["stopping"] = {"rule": "published", "prior": "uniform"}
+            self.settings["trials"] |= {"policy": "unresolved_pairs", "lookahead": 0, "favour": "answers"}
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
         self.models = list(SKILLS)
         self.extended = False

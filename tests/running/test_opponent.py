@@ -145,7 +145,10 @@ def test_who_cannot_be_had_is_waited_for_by_all(site: Site, fair_url: str) -> No
 
 
 def test_the_caps_are_on_answers_of_both_parts_and_on_verdicts(site: Site, fair_url: str) -> None:
-    sure = {"stopping": {"rule": "published", "prior": "uniform", "threshold": 50}, "trials": {"min": 3, "max": 60}}
+    sure = {
+        "stopping": {"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"},
+        "trials": {"min": 3, "max": 60},
+    }
     ended = site.run(site.write(**settings(fair_url, budget={"trials": IN_ALL - 1}, **sure)))
     assert ended.exit_code == ExitCode.SPENT and "Nothing was asked" in ended.stdout
     assert not trials_in(opponent_of(site)) and not trials_in(site.directory())

@@ -64,10 +64,10 @@ def test_the_opponent_has_seeds_of_its_own_where_the_others_share_theirs(tmp_pat
         changes = {
             "models": [{"name": name, "base_url": url} for name in names],
             "objective": {"kind": "baseline", "baseline": "original"},
-            "trials": {"min": 4, "max": 8},
         }
-        found = found_by(site, "run", **{**against, **changes, "trial_seeds": "coupled"})
-        apart = found_by(site, "apart", **{**against, **changes, "trial_seeds": "hashed"})
+        trials = {"min": 4, "max": 8}
+        found = found_by(site, "run", **{**against, **changes, "trials": trials | {"seeds": "coupled"}})
+        apart = found_by(site, "apart", **{**against, **changes, "trials": trials | {"seeds": "hashed"}})
     assert texts_of(opponent_of(site)) == texts_of(opponent_of(site, "apart")) and found != apart
     seeds = {name: seeds_of(site.directory(), name) for name in names[:2]}
     shared = seeds["original"].keys() & seeds["int8"].keys()
@@ -88,7 +88,7 @@ def test_servers_of_a_pool_are_there_for_the_opponent_first(site: Site, fair_url
 
     def pooled(*flags: str) -> dict[str, object]:
         models = launched(site, *flags, exclusive=None)
-        return settings(fair_url, models=models, pool={"places": ["0"]}, trials={"min": 3, "max": 6})
+        return settings(fair_url, models=models, servers={"pool": {"places": ["0"]}}, trials={"min": 3, "max": 6})
 
     whole = found_by(site, "whole", **pooled())
     process = site.start(site.write(**pooled("held")), "--run-dir", str(site.directory()))

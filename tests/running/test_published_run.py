@@ -1,27 +1,30 @@
-"""`preset: published` from the configuration to the report, through a kill, a resume and a raised horizon."""
+"""The rule `published` from the configuration to the report, through a kill, a resume and a raised horizon."""
 
 import json
-from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from live_runs import Found, Site, kill, trials_in, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
-from adaptive_eval.store import RunReader
 
-PUBLISHED: dict[str, Any] = {"preset": "published", "seed": 4}
+TRIALS = {"policy": "unresolved_pairs", "lookahead": 0, "favour": "answers"}
+PUBLISHED: dict[str, Any] = {"stopping": {"rule": "published", "prior": "uniform"}, "trials": TRIALS, "seed": 4}
+
+
+def published(**trials: int) -> dict[str, Any]:
+    """The settings of the paper with so many trials."""
+    return PUBLISHED | {"trials": TRIALS | trials}
+
+
 NONE = "promise: none that survives repeated looks"
 
 
@@ -69,10 +72,9 @@ def test_a_killed_run_goes_on_as_an_undisturbed_one(site: Site) -> None:
 
 
 def test_a_raised_horizon_keeps_what_was_and_asks_for_more(site: Site) -> None:
-    trials = {"min": 2, "max": 3}
-    site.run(site.write(**PUBLISHED, trials=trials))
+    site.run(site.write(**published(min=2, max=3)))
     first = Found.of(site.directory())
-    site.run(site.write(**PUBLISHED, trials={"min": 2, "max": 9}))
+    site.run(site.write(**published(min=2, max=9)))
     second = Found.of(site.directory())
     assert first.outcomes.items() <= second.outcomes.items()
     assert len(second.looks) > len(first.looks)
@@ -95,24 +97,6 @@ def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:
 
 def test_a_run_that_is_resumed_with_it_says_so(site: Site) -> None:
     site.run(site.write(seed=4, trials={"min": 2, "max": 4}))
-    site.run(site.write(**PUBLISHED, trials={"min": 2, "max": 4}))
+    site.run(site.write(**published(min=2, max=4)))
     said = [one["text"] for one in latest(site)["warnings"] if one["kind"] == "redecided"]
     assert len(said) == 1 and "stopping.rule: optimal → published" in said[0]
-
-
-def test_the_report_repeats_it_in_one_word(site: Site) -> None:
-    config = site.write(**PUBLISHED)
-    site.run(config)
-    _, _, rest = markdown(read_view(site.directory())).partition("```yaml\n")
-    again = yaml.safe_load(rest.partition("```")[0])
-    assert again["preset"] == "published"
-
-
-def test_a_run_from_before_there_were_presets_opens(site: Site) -> None:
-    site.run(site.write(seed=4, trials={"min": 2, "max": 2}))
-    with closing(RunReader.open(site.directory())) as reader:
-        header = reader.header()
-    assert header.configuration.pop("preset") is None
-    stored, loaded = stored_config(header), load_config(site.folder / "run.yaml")
-    pace = {"trials": stored.trials}  # a run writes down what `favour: auto` took
-    assert stored == loaded.model_copy(update=pace)

@@ -249,7 +249,10 @@ def test_a_cap_counts_only_what_this_run_buys(folder: Folder) -> None:
     cap = 3 * len(QUESTIONS)
     assert (
         folder.run(
-            folder.placing(budget={"trials": cap}, stopping={"rule": "published", "prior": "uniform", "threshold": 50})
+            folder.placing(
+                budget={"trials": cap},
+                stopping={"rule": {"use": "published", "options": {"threshold": 50}}, "prior": "uniform"},
+            )
         )
         is not None
     )

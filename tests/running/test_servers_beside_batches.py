@@ -73,7 +73,7 @@ def mixed(site: Site, url: str, place: str) -> dict[str, object]:
     batch = {"kind": "openai", "first_poll": 0.2, "longest_poll": 0.2}
     models = [{"name": name, "launch": section} for name in OWN]
     models.insert(MODELS.index(BATCHED), {"name": BATCHED, "base_url": url, "batch": batch})
-    pool = {"pool": {"places": [0, 1, 2]}} if place == "pool" else {}
+    pool = {"servers": {"pool": {"places": [0, 1, 2]}}} if place == "pool" else {}
     return {"models": models, "trials": TRIALS, **pool}
 
 

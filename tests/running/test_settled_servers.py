@@ -13,7 +13,7 @@ from patient_time import HANGS, until
 from test_launched_run import events, launched, none_left, printed, servers
 from test_server_time import held_of
 
-from adaptive_eval.config.run import RunConfig, SettledConfig
+from adaptive_eval.config.run import DoneCommand, RunConfig, ServersConfig
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.running.settled import SettledCommands
 from adaptive_eval.store import (
@@ -25,7 +25,7 @@ from adaptive_eval.store import (
     SettledCommandEnded,
 )
 
-IN_STEP = {"trials": {"min": 4, "max": 40, "favour": "answers"}, "allocation": {"lookahead": 0}}
+IN_STEP = {"trials": {"min": 4, "max": 40, "favour": "answers", "lookahead": 0}}
 """One look at a time: where several are taken at once, a model may be settled by no look but the last."""
 LAST = MODELS[-1]
 """Far from the others, which are closer together."""
@@ -64,7 +64,7 @@ def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a
 def test_the_same_is_found_whoever_serves_and_a_command_is_run_once(site: Site) -> None:
     told = site.folder / "told.txt"
     command = [sys.executable, "-c", NOTE, str(told), "{model}; rm -rf /"]
-    config = site.write(**IN_STEP, on_settled={"command": command})
+    config = site.write(**IN_STEP, servers={"on_done": {"command": command}})
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
     settled = [event.model for event in events(site.directory(), ModelSettled)]
@@ -95,12 +95,12 @@ def test_the_same_is_found_whoever_serves_and_a_command_is_run_once(site: Site) 
 def test_a_command_that_fails_is_told_and_hurts_nothing(
     site: Site, command: list[str], seconds: float, problem: str
 ) -> None:
-    ended = site.run(site.write(**IN_STEP, on_settled={"command": command, "timeout": seconds}))
+    ended = site.run(site.write(**IN_STEP, servers={"on_done": {"command": command, "timeout": seconds}}))
     assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
     told = events(site.directory(), SettledCommandEnded)
     assert told and all(problem in str(event.problem) for event in told)
     assert len(events(site.directory(), RunFinished)) == 1
-    assert "the command on_settled has failed" in ended.stdout
+    assert "the command servers.on_done has failed" in ended.stdout
 
 
 async def test_a_run_that_is_stopped_at_once_kills_the_command_and_the_next_start_runs_it_once_more(
@@ -109,9 +109,9 @@ async def test_a_run_that_is_stopped_at_once_kills_the_command_and_the_next_star
     marks = tmp_path / "marks"
     marks.mkdir()
     begun = "import os, sys, time; open(sys.argv[1] + '/' + str(os.getpid()), 'w').close(); time.sleep(600)"
-    command = SettledConfig(command=(sys.executable, "-c", begun, str(marks)), timeout=HANGS)
+    command = DoneCommand(command=(sys.executable, "-c", begun, str(marks)), timeout=HANGS)
     nothing: dict[str, Any] = {"models": (), "grader": None, "opponent": None, "notify": None}
-    config = RunConfig.model_construct(**nothing, on_settled=command, folder=tmp_path)
+    config = RunConfig.model_construct(**nothing, servers=ServersConfig(on_done=command), folder=tmp_path)
     settled, told = ModelSettled("ada", launched=False), list[Event]()
     for start in (1, 2):
         commands = SettledCommands(config, told.append)

@@ -208,7 +208,13 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
         {"name": "bob", "base_url": server.base_url, "sampling": {"timeout": HANGS}, "prompt": "{prompt}"},
     ]
     gate = GATE | {"baseline": "prod"}
-    code, output = run(tmp_path, server, models=models, objective=gate, trial_seeds="consecutive")
+    code, output = run(
+        tmp_path,
+        server,
+        models=models,
+        objective=gate,
+        trials={"min": 4, "max": 8, "favour": "answers", "seeds": "consecutive"},
+    )
     assert code == ExitCode.SPENT, output
     assert "UNDECIDED: bob" in output and "called FAIL, which answers of bob that timed out, are empty or" in output
     (row,) = results(tmp_path)["gate"]

@@ -78,7 +78,7 @@ def tracked(site: Site, **environment: str) -> dict[str, str]:
 def config(site: Site) -> Path:
     models = [{"name": name, "base_url": site.base_url, "api_key_env": "MY_MODEL_KEY"} for name in ("ada", "bob")]
     models.append({"name": "../../c y/d", "model": "cyd", "base_url": site.base_url, "api_key_env": "MY_MODEL_KEY"})
-    return site.write(models=models, seed=2, trials={"min": 2, "max": 12}, tracking={"wandb": {}, "mlflow": {}})
+    return site.write(models=models, seed=2, trials={"min": 2, "max": 12}, report={"wandb": {}, "mlflow": {}})
 
 
 PATIENT = f"""
@@ -135,7 +135,7 @@ def test_a_killed_run_goes_on_in_the_same_tracked_run(site: Site) -> None:
 @pytest.mark.tracking
 def test_a_tracker_that_cannot_be_reached_is_told_once_and_harms_nothing(site: Site) -> None:
     pytest.importorskip("mlflow")
-    path = site.write(seed=2, trials={"min": 2, "max": 4}, tracking={"mlflow": {}})
+    path = site.write(seed=2, trials={"min": 2, "max": 4}, report={"mlflow": {}})
     done = started(site, path, tracked(site, MLFLOW_TRACKING_URI="http://me:secret@127.0.0.1:9"))
     _, told = done.communicate(timeout=600)
     assert done.returncode in (0, 3)

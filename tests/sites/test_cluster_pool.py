@@ -35,7 +35,7 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "answers"}, "concurrency": 2}
     places = {"places": "cluster", "most": 2} if pool is None else pool
-    return site.write(**{**settings, "models": models, "pool": places, **changes})
+    return site.write(**{**settings, "models": models, "servers": {"pool": places}, **changes})
 
 
 def events(site: Site, kind: type[Kind]) -> list[Kind]:
@@ -86,7 +86,7 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
     launch = {"command": command, "timeout": HANGS, "exclusive": "gpu0", "env": {"SHARD": "{place}"}}
     cluster = NearCluster()
     config = written(site, models=[{"name": name, "launch": launch} for name in MODELS])
-    config.write_text(config.read_text().replace("pool:\n  most: 2\n  places: cluster\n", ""))
+    config.write_text(config.read_text().replace("servers:\n  pool:\n    most: 2\n    places: cluster\n", ""))
     assert run_at(cluster, config, site) == ExitCode.SPENT
     assert cluster.most == 1 and {one.on for one in events(site, ServerLaunched)} == {"gpu0"}
     assert Found.of(site.directory()) == at_home

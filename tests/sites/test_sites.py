@@ -224,15 +224,21 @@ def test_what_a_site_takes(
             {"models": [{"name": "ada", "launch": {"exclusive": "gpu0", "sites": 2}}]},
             "models.ada.launch.sites asks for 2 servers, but exclusive says that it shares one place",
         ),
-        ({"models": [{"name": "ada", "launch": {}}], "pool": {"places": [0]}}, "pool.places names places of this mach"),
         (
-            {"models": [{"name": "ada", "launch": {"sites": 3}}], "pool": {"places": "cluster", "most": 4}},
-            "models.ada.launch.sites asks for 3 servers, but pool.most says how many",
+            {"models": [{"name": "ada", "launch": {}}], "servers": {"pool": {"places": [0]}}},
+            "servers.pool.places names places of",
+        ),
+        (
+            {
+                "models": [{"name": "ada", "launch": {"sites": 3}}],
+                "servers": {"pool": {"places": "cluster", "most": 4}},
+            },
+            "models.ada.launch.sites asks for 3 servers, but servers.pool.most says how many",
         ),
         (
             {
                 "models": [{"name": "ada", "launch": {"flags": {"tensor-parallel-size": 4}}}],
-                "pool": {"places": "cluster", "most": 4, "resources": {"GPU": 2}},
+                "servers": {"pool": {"places": "cluster", "most": 4, "resources": {"GPU": 2}}},
             },
             "models.ada.launch needs GPU 4, but a place of the pool has GPU 2",
         ),

@@ -57,7 +57,7 @@ def test_of_a_pool_the_places_that_its_models_share_are_told(site: Site) -> None
     models = [
         {"name": name, "launch": {"command": "serve --port {port}", "resources": each}} for name, each in needs.items()
     ]
-    config = load_config(site.write(models=models, pool={"places": "cluster", "most": 3}), ())
+    config = load_config(site.write(models=models, servers={"pool": {"places": "cluster", "most": 3}}), ())
     found = places_found(config, Roomy(ClusterRoom(1, 2)))
     assert list(found) == ["ada", "cyd"]
     for health in found.values():

@@ -38,7 +38,7 @@ def planned(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *arguments])
 
 
-ONE_PACE = ("--set", "allocation.lookahead=1")
+ONE_PACE = ("--set", "trials.lookahead=1")
 """The other paces are not forecast: it takes much less time."""
 
 
@@ -84,7 +84,7 @@ def test_a_pilot_tells_what_answers_use() -> None:
 
 def test_a_finished_run_needs_nothing_more() -> None:
     """Its trials are fixed, so that every world gives the run that there was."""
-    path = write_config(Path(), allocation={"lookahead": 1})
+    path = write_config(Path(), trials={"min": 4, "max": HORIZON, "lookahead": 1})
     trials = store_run(prepared_from(path), Path("runs/small"))
     found = forecast(str(path), "--pilot", "runs/small")
     assert found["spent"]["trials"] == trials and found["spent"]["seconds"] == 60.0
@@ -227,7 +227,7 @@ PACES = ["answers", "time"]
 
 def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
     """By its figures: fewer trials than a fixed number, and less time for `time` where there are many slots."""
-    words = (str(write_config(Path())), "--set", "concurrency=64", "--set", "stopping.worth=10")
+    words = (str(write_config(Path())), "--set", "concurrency=64", "--set", "stopping.rule.options.worth=10")
     found = forecast(*words, every_pace=True)
     at = {pace["favour"]: pace for pace in found["paces"]}
     assert list(at) == PACES
@@ -242,7 +242,7 @@ def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
 
 @pytest.mark.slow
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
-    words = (str(write_config(Path())), "--set", "trials.favour=answers", "--set", "stopping.worth=50")
+    words = (str(write_config(Path())), "--set", "trials.favour=answers", "--set", "stopping.rule.options.worth=50")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
 
@@ -251,7 +251,7 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
 def test_what_takes_longer_names_the_pace_that_takes_the_least_time(taken: str) -> None:
     """Not the one that the run has already."""
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.favour={taken}")
-    found = forecast(*words, "--set", "stopping.worth=50", every_pace=True)
+    found = forecast(*words, "--set", "stopping.rule.options.worth=50", every_pace=True)
     soonest = min(found["paces"], key=lambda pace: pace["seconds"])["favour"]
     assert found["times_as_long"] > 1.0
     advised = "no other trials.favour takes less time" if soonest == taken else f"trials.favour: {soonest} takes "
@@ -302,7 +302,9 @@ def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
         serving = {"command": "python serve.py --port {port}", **launch}
         models = json.dumps([{"name": one, "launch": serving} for one in MODELS])
         pool = json.dumps({"places": list(range(places))})
-        return forecast(str(path), "--set", f"models={models}", "--set", f"pool={pool}", "--set", "trials.max=40")
+        return forecast(
+            str(path), "--set", f"models={models}", "--set", f"servers.pool={pool}", "--set", "trials.max=40"
+        )
 
     def seconds(found: dict[str, Any]) -> float:
         return float(found["need"]["costs"]["seconds"]["median"])

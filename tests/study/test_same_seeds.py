@@ -16,7 +16,7 @@ ASKED = {"objective": {"kind": "baseline", "baseline": "ada"}}
 
 def plan(folder: Path, seeds: str) -> PreparedRun:
     folder.mkdir(exist_ok=True)
-    return prepared(folder, ("ada", "bob"), trial_seeds=seeds, **ASKED)
+    return prepared(folder, ("ada", "bob"), trials={"min": 3, "max": 30, "seeds": seeds}, **ASKED)
 
 
 @pytest.mark.parametrize("seeds", ["hashed", "consecutive"])

@@ -33,7 +33,7 @@ const EVENTS = {
   released: "server stopped",
   server_rests: "server stopped for now",
   settled: "model settled",
-  settled_command: "command on_settled",
+  settled_command: "command servers.on_done",
   answers_lost: "answers lost",
   unwanted: "asked ahead in vain",
   alarm: "alarm",

@@ -1,4 +1,4 @@
-"""`preset: published` is the procedure of the paper: look by look what the paper's formulas give, written out here."""
+"""The rule `published` and the settings of its paper: look by look what the paper's formulas give, written out here."""
 
 from collections.abc import Iterator, Sequence
 from math import erf, sqrt
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from adaptive_eval.config.load import decisions_from_mapping
 from adaptive_eval.config.planning import EarlierHorizon, plan_on
 from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, Verdict
-from adaptive_eval.core.registry import PRESETS
 from adaptive_eval.errors import ConfigError
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data"
@@ -73,11 +72,21 @@ def paper(outcomes: Outcomes, w: list[float], plan: Plan, threshold: float, look
     assert look is looks[-1]
 
 
-def published(models: int, questions: int, w: list[float], **settings: object) -> Plan:
+TRIALS = {"policy": "unresolved_pairs", "lookahead": 0, "favour": "answers"}
+
+
+def published(
+    models: int,
+    questions: int,
+    w: list[float],
+    horizons: Sequence[EarlierHorizon] = (),
+    threshold: float | None = None,
+    **trials: object,
+) -> Plan:
     names = [f"m{number}" for number in range(models)]
-    return plan_on(
-        Bench(models, questions, np.array(w)), decisions_from_mapping({"preset": "published", **settings}, names), names
-    )
+    stopping = {"rule": {"use": "published", "options": {"threshold": threshold}}, "prior": "uniform"}
+    decisions = decisions_from_mapping({"stopping": stopping, "trials": {**TRIALS, **trials}}, names)
+    return plan_on(Bench(models, questions, np.array(w)), decisions, names, horizons=horizons)
 
 
 def played(plan: Plan, outcomes: Outcomes) -> Controller:
@@ -112,7 +121,7 @@ def test_every_look_is_that_of_the_paper(seed: int) -> None:
     skill = np.linspace(0.35, 0.65, 5)[:, None, None] + rng.uniform(-0.25, 0.25, (5, 12, 1))
     noise = rng.random((5, 12, 24))
     outcomes = np.where(noise < skill, len(w) - 1, (noise * 1e4).astype(int) % (len(w) - 1))
-    controller = require_same(published(5, 12, w, trials={"min": 2, "max": 24}), outcomes, w)
+    controller = require_same(published(5, 12, w, min=2, max=24), outcomes, w)
     result = controller.result()
     assert result is not None
     last = controller.looks[-1]
@@ -137,14 +146,14 @@ def test_on_recorded_outcomes_too(name: str) -> None:
         best = np.argsort(-shares.mean(axis=1))[:12]
         outcomes = (np.random.default_rng(1).random((12, 30, 80)) < shares[best][:, :, None]).astype(int)
     models, questions, trials = outcomes.shape
-    plan = published(models, questions, [0.0, 1.0], trials={"min": min(4, trials), "max": trials})
+    plan = published(models, questions, [0.0, 1.0], min=min(4, trials), max=trials)
     require_same(plan, outcomes, [0.0, 1.0])
 
 
-def test_another_threshold_may_be_preset() -> None:
+def test_another_threshold_may_be_given() -> None:
     rng = np.random.default_rng(3)
     outcomes = (rng.random((3, 8, 16)) < np.array([0.4, 0.5, 0.6])[:, None, None]).astype(int)
-    plan = published(3, 8, [0.0, 1.0], stopping={"threshold": 1.96}, trials={"min": 2, "max": 16})
+    plan = published(3, 8, [0.0, 1.0], threshold=1.96, min=2, max=16)
     require_same(plan, outcomes, [0.0, 1.0], 1.96)
 
 
@@ -154,7 +163,7 @@ def test_a_call_that_does_not_last_is_open_again_and_gets_trials() -> None:
     outcomes[0, :, :3] = 1
     outcomes[1, :, 3:9] = 1
     outcomes[2, :, ::2] = outcomes[3, :, 1::2] = 1
-    plan = published(4, 6, [0.0, 1.0], trials={"min": 2, "max": 20})
+    plan = published(4, 6, [0.0, 1.0], min=2, max=20)
     controller = require_same(plan, outcomes, [0.0, 1.0])
     verdicts = [
         {frozenset((pair.better, pair.worse)): pair.verdict for pair in look.comparisons} for look in controller.looks
@@ -167,44 +176,14 @@ def test_a_call_that_does_not_last_is_open_again_and_gets_trials() -> None:
 def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
     rng = np.random.default_rng(8)
     outcomes = (rng.random((3, 10, 24)) < np.array([0.48, 0.5, 0.52])[:, None, None]).astype(int)
-    short = published(3, 10, [0.0, 1.0], trials={"min": 2, "max": 8})
-    names = ["m0", "m1", "m2"]
+    short = published(3, 10, [0.0, 1.0], min=2, max=8)
     looks = len(played(short, outcomes).looks)
-    decisions = decisions_from_mapping({"preset": "published", "trials": {"min": 2, "max": 24}}, names)
-    extended = plan_on(Bench(3, 10, np.array([0.0, 1.0])), decisions, names, horizons=(EarlierHorizon(8, looks),))
-    whole = require_same(published(3, 10, [0.0, 1.0], trials={"min": 2, "max": 24}), outcomes, [0.0, 1.0])
+    extended = published(3, 10, [0.0, 1.0], (EarlierHorizon(8, looks),), min=2, max=24)
+    whole = require_same(published(3, 10, [0.0, 1.0], min=2, max=24), outcomes, [0.0, 1.0])
     resumed = played(extended, outcomes)
     assert resumed.looks[-1].tiers == whole.looks[-1].tiers
     assert resumed.looks[-1].scores == whole.looks[-1].scores
     assert resumed.trials.tolist() == whole.trials.tolist()
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"stopping": {"delta": "1%"}}, r"stopping.delta must be 0.0 under preset: published, but got 0.01"),
-        ({"stopping": "anytime"}, r"must be 'published' under preset: published, but got 'anytime'"),
-        ({"allocation": "weighted"}, r"must be 'unresolved_pairs' under preset: published, but got 'weighted'"),
-        ({"objective": {"kind": "precision", "half_width": "2%"}}, "preset is for objectives that compare scores"),
-    ],
-)
-def test_a_preset_is_taken_whole_or_not(settings: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        decisions_from_mapping({"preset": "published", **settings}, ["a", "b"])
-
-
-def test_what_the_preset_says_itself_may_be_written_too() -> None:
-    assert (
-        decisions_from_mapping({"preset": "published", "stopping": {"prior": "uniform"}}, ["a", "b"]).stopping.rule
-        == "published"
-    )
-
-
-def test_every_key_of_a_preset_is_one_of_the_configuration() -> None:
-    for preset in PRESETS.values():
-        decisions = decisions_from_mapping({"preset": preset.name}, ["a", "b"])
-        for section, settings in preset.settings.items():
-            assert {key: getattr(getattr(decisions, section), key) for key in settings} == dict(settings)
 
 
 def test_the_rule_by_itself_is_of_the_uniform_prior() -> None:
