@@ -61,7 +61,7 @@ LOGS = ", ".join(
 """Formats that are read besides plain tables, in words for people."""
 KNOWN = (
     f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
-    "and one of category, score, correct and text"
+    "and one of category, score, correct and text; votes between two models are ranked by `adaptive-eval preferences`"
 )
 HEAD = 4096
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")

@@ -2,12 +2,13 @@
 
 `bayes`, `avg` and the Pass@k family rank a tensor of outcomes or a batch of `Counts` by their namesakes in
 `scorio.eval`; `rank_with_uncertainty` lets models share a rank that the data cannot tell apart; `pairwise` compares
-every two models; `letter_display` says in letters who is told apart; `compare_rankings` measures the agreement of two
-rankings.
+every two models; `preferences` ranks by votes between two answers (Bradley-Terry); `letter_display` says in letters who
+is told apart; `compare_rankings` measures the agreement of two rankings.
 """
 
 from scorio.rank.letters import letter_display
 from scorio.rank.order import RankAgreement, Tiers, compare_rankings, pairwise, rank_scores, rank_with_uncertainty
+from scorio.rank.preferences import Preferences, preferences
 from scorio.rank.scored import (
     Ranked,
     auc_at_k,
@@ -30,6 +31,7 @@ from scorio.rank.scored import (
 )
 
 __all__ = [
+    "Preferences",
     "RankAgreement",
     "Ranked",
     "Tiers",
@@ -51,6 +53,7 @@ __all__ = [
     "pairwise",
     "pass_at_k",
     "pass_hat_k",
+    "preferences",
     "rank_scores",
     "rank_with_uncertainty",
     "threshold_spectrum_at_k",

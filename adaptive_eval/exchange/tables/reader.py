@@ -91,7 +91,11 @@ def csv_rows(file: LogFile) -> Rows:
     limit = csv.field_size_limit(MOST_BYTES)
     try:
         with opened_file(file) as handle:
-            yield from _csv_rows(file, handle)
+            text = io.TextIOWrapper(handle, encoding="utf-8-sig", newline="")
+            try:
+                yield from _csv_rows(file, handle, text)
+            finally:
+                text.detach()  # the file is closed by who opened it
     except csv.Error as error:
         raise file.refuse(f"is not CSV: {error}") from error
     except UnicodeDecodeError as error:
@@ -100,10 +104,9 @@ def csv_rows(file: LogFile) -> Rows:
         csv.field_size_limit(limit)
 
 
-def _csv_rows(file: LogFile, handle: IO[bytes]) -> Rows:
+def _csv_rows(file: LogFile, handle: IO[bytes], text: IO[str]) -> Rows:
     size = max(handle.seek(0, 2), 1)
     handle.seek(0)
-    text = io.TextIOWrapper(handle, encoding="utf-8-sig", newline="")
     reader = csv.reader(text, strict=True)
     header = next(reader, [])
     if len(set(header)) < len(header):
@@ -117,7 +120,6 @@ def _csv_rows(file: LogFile, handle: IO[bytes]) -> Rows:
             raise file.refuse(f"has {len(values)} values, but the header has {len(header)}", place)
         file.share = handle.tell() / size
         yield place, {key: value for key, value in zip(header, values, strict=True) if value != ""}
-    text.detach()
 
 
 def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:

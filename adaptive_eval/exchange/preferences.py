@@ -1,0 +1,110 @@
+"""Preferences between two models' answers: a table (CSV, JSONL, Parquet) with one row a vote.
+
+model_a, model_b    the two models, as they stood on the first and on the second side
+winner              a or model_a, b or model_b, the name of one of the two, or tie
+question            what was asked; without it all votes count as independent
+"""
+
+import re
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange.bounded import opened_file
+from adaptive_eval.exchange.samples import LogFile
+from adaptive_eval.exchange.tables.reader import BOM, PARQUET_MAGIC, Row, csv_rows, json_rows, parquet_rows
+from adaptive_eval.questions.load import as_text
+from scorio.rank import Preferences, preferences
+
+SIDES = {"a": 1.0, "model_a": 1.0, "b": 0.0, "model_b": 0.0}
+TIES = re.compile(r"tie\b.*|draw|both|both_?bad|neither|none")
+"""As `tie (bothbad)` of arenas."""
+MOST_MODELS = 500
+"""Their pairs are held in memory."""
+
+
+class RankedPreferences(NamedTuple):
+    """The models of a table, ranked."""
+
+    models: tuple[str, ...]
+    votes: tuple[int, ...]
+    """Votes that each model was in."""
+    total: int
+    ties: int
+    questions: int | None
+    """None: the table does not say of which question a vote is."""
+    found: Preferences
+
+
+def rank_preferences(path: Path) -> RankedPreferences:
+    """Rank the models of a table of votes; raises `LogError` where a row is none."""
+    file = LogFile(path)
+    numbers: dict[str, int] = {}
+    asked: dict[str, int] = {}
+    first, second, won, question, nameless = [], [], [], [], ""
+    with closing(_rows(file)) as rows:
+        for place, row in rows:
+            columns = {re.sub(r"\W+", "_", key.strip().casefold()): value for key, value in row.items()}
+            a, b = (_named(file, place, columns, side) for side in ("model_a", "model_b"))
+            if a == b:
+                raise file.refuse(f"has {a:.80} on both sides; a vote is between two models", place)
+            won.append(_won(file, place, columns, a, b))
+            first.append(numbers.setdefault(a, len(numbers)))
+            second.append(numbers.setdefault(b, len(numbers)))
+            of = as_text(columns.get("question", columns.get("question_id"))).strip()
+            nameless = nameless if of else nameless or place
+            question.append(asked.setdefault(of, len(asked)))
+            if len(numbers) > MOST_MODELS:
+                raise file.refuse(f"has more than {MOST_MODELS} models", place)
+    if not won:
+        raise file.refuse("has no row")
+    if nameless and len(asked) > 1:
+        raise file.refuse("must have a question, as other rows have", nameless)
+    models = tuple(numbers)
+    try:
+        found = preferences(first, second, won, None if nameless else question)
+    except ValueError:
+        raise ConfigError(_unconnected(path, models, first, second)) from None
+    votes = [0] * len(models)
+    for one in (*first, *second):
+        votes[one] += 1
+    return RankedPreferences(models, tuple(votes), len(won), won.count(0.5), None if nameless else len(asked), found)
+
+
+def _rows(file: LogFile) -> Generator[tuple[str, Row]]:
+    with opened_file(file) as handle:
+        head = handle.read(64).removeprefix(BOM).lstrip()
+    read = parquet_rows if head.startswith(PARQUET_MAGIC) else json_rows if head.startswith(b"{") else csv_rows
+    yield from read(file)
+
+
+def _named(file: LogFile, place: str, columns: Row, side: str) -> str:
+    name = as_text(columns.get(side)).strip()
+    if not name:
+        has = ", ".join(sorted(columns)) or "none"
+        raise file.refuse(f"must have {side}, but has the columns {has}; a vote has model_a, model_b, winner", place)
+    return name
+
+
+def _won(file: LogFile, place: str, columns: Row, a: str, b: str) -> float:
+    given = as_text(columns.get("winner")).strip()
+    word = given.casefold()
+    meant = {won for name, won in ((a, 1.0), (b, 0.0)) if name == given}
+    meant |= {SIDES[word]} if word in SIDES else set()
+    meant |= {0.5} if TIES.fullmatch(word) else set()
+    if len(meant) != 1:
+        known = f"model_a, model_b, tie, or the name of one of the two ({a:.80}, {b:.80})"
+        raise file.refuse(f"winner must be {known}, and no word for both, but got {given or 'nothing':.80}", place)
+    return meant.pop()
+
+
+def _unconnected(path: Path, models: tuple[str, ...], first: list[int], second: list[int]) -> str:
+    """The message about models that never met the first one's opponents, nor theirs."""
+    met = {0}
+    while more := {j for i, j in zip(first + second, second + first, strict=True) if i in met} - met:
+        met |= more
+    here = ", ".join(models[at][:80] for at in sorted(met)[:5])
+    apart = ", ".join(name[:80] for at, name in enumerate(models) if at not in met)
+    return f"{path}: {apart:.300} never met {here}, not even by way of others; rank the groups one by one"

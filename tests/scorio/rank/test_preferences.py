@@ -1,0 +1,124 @@
+"""Preferences between two answers, against other ways to compute the same."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from scorio.rank import preferences
+
+Votes = tuple[list[int], list[int], list[float], list[int]]
+
+
+def drawn(seed: int, *, side: float = 0.4, questions: int = 60, shared: float = 0.0) -> Votes:
+    """Votes on models of known strength; `shared` is how much a question favours some of them."""
+    rng = np.random.default_rng(seed)
+    votes: Votes = ([], [], [], [])
+    for question in range(questions):
+        strength = np.linspace(0.6, -0.6, 5) + rng.normal(0.0, shared, 5)
+        for _ in range(4):
+            a, b = rng.choice(5, 2, replace=False).tolist()
+            tie, won = rng.random() < 0.15, rng.random() < 1.0 / (1.0 + np.exp(strength[b] - strength[a] - side))
+            for column, value in zip(votes, (a, b, 0.5 if tie else float(won), question), strict=True):
+                column.append(value)
+    return votes
+
+
+def log_likelihood(theta: np.ndarray, votes: Votes) -> float:
+    a, b, won, _ = map(np.array, votes)
+    logits = theta[a] - theta[b] + theta[5]
+    real = won * logits - np.logaddexp(0.0, logits)
+    imagined = 0.5 * theta - np.logaddexp(0.0, theta)  # a tie of each with an average model, one for the side
+    return float(real.sum() + imagined.sum())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_strengths_are_those_of_largest_likelihood(seed: int) -> None:
+    votes = drawn(seed)
+    found = preferences(*votes)
+    theta = minimize(lambda at: -log_likelihood(at, votes), np.zeros(6), method="BFGS", options={"gtol": 1e-8}).x
+    wins = 1.0 / (1.0 + np.exp(theta[:5] - theta[:5, np.newaxis]))
+    assert found.score == pytest.approx((wins.sum(axis=1) - 0.5) / 4, abs=1e-6)
+    assert found.first == pytest.approx(1.0 / (1.0 + np.exp(-theta[5])), abs=1e-6)
+    assert found.order.tolist() == np.argsort(-theta[:5]).tolist()
+
+
+def test_hunters_algorithm_finds_the_same_where_both_orders_were_shown_alike() -> None:
+    pairs = list(permutations(range(4), 2))
+    rng = np.random.default_rng(1)
+    wins = rng.integers(200, 900, (4, 4))
+    first, second, won = [], [], []
+    for i, j in pairs:  # i won over j: half of that on each side
+        for a, b, result in ((i, j, 1.0), (j, i, 0.0)):
+            first += [a] * int(wins[i, j])
+            second += [b] * int(wins[i, j])
+            won += [result] * int(wins[i, j])
+    found = preferences(first, second, won)
+    assert found.first == pytest.approx(0.5)
+    total = 2 * wins - 2 * np.diag(np.diag(wins))
+    strength = np.ones(4)
+    for _ in range(2000):
+        met = (total + total.T) / (strength[:, np.newaxis] + strength)
+        strength = total.sum(axis=1) / met.sum(axis=1)
+        strength /= strength.prod() ** 0.25
+    shares = strength[:, np.newaxis] / (strength[:, np.newaxis] + strength)
+    assert found.score == pytest.approx((shares.sum(axis=1) - 0.5) / 3, abs=1e-3)  # up to the imagined ties
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+def test_intervals_hold_the_truth_as_often_as_they_say(shared: float) -> None:
+    truth = preferences(*drawn(10**6, questions=20_000, shared=shared)).score
+    held = []
+    for seed in range(200):
+        found = preferences(*drawn(seed, shared=shared))
+        held.append((found.lo <= truth) & (truth <= found.hi))
+    assert 0.92 <= np.mean(held) <= 0.99  # 1,000 intervals, five of a draw
+
+
+def test_equal_models_are_called_different_in_a_tenth_of_tables_at_most() -> None:
+    called = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        sides = rng.permuted(np.tile([0, 1], (200, 1)), axis=1)
+        found = preferences(sides[:, 0], sides[:, 1], (rng.random(200) < 0.7).astype(float))  # only the side counts
+        called += abs(found.z[0, 1]) > 1.645
+    assert called <= 45  # expected: 30
+
+
+def test_questions_whose_votes_repeat_each_other_are_worth_one_vote() -> None:
+    rng = np.random.default_rng(5)
+    first, won = np.array([0, 1] * 60), (rng.random(120) < 0.6).astype(float)
+    once = preferences(first, 1 - first, won)
+    copies = preferences(np.repeat(first, 9), np.repeat(1 - first, 9), np.repeat(won, 9), np.repeat(np.arange(120), 9))
+    assert copies.hi[0] - copies.lo[0] == pytest.approx(once.hi[0] - once.lo[0], rel=0.05)
+
+
+def test_a_model_that_always_wins_has_a_finite_score_and_an_interval() -> None:
+    found = preferences(
+        [0, 1] * 10 + [0, 2] * 10 + [1, 2] * 10, [1, 0] * 10 + [2, 0] * 10 + [2, 1] * 10, [1.0, 0.0] * 30
+    )
+    assert found.order.tolist() == [0, 1, 2] and 0.9 < found.score[0] < 1.0
+    assert found.lo[0] < found.score[0] < found.hi[0] < 1.0 and found.hi[0] - found.lo[0] > 0.05
+
+
+def test_the_side_is_told_from_the_models_only_where_both_stood_there() -> None:
+    assert np.isnan(preferences([0] * 9 + [1] * 9, [1] * 9 + [2] * 9, [1.0, 0.0, 1.0] * 6).first)
+    assert 0.9 < preferences([0, 1] * 50, [1, 0] * 50, [1.0] * 100).first < 1.0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "won", "said"),
+    [
+        ([0, 2], [1, 3], [1, 1], "must have met"),
+        ([0], [0], [1], "itself"),
+        ([0], [1], [0.3], "won must be"),
+        ([], [], [], "one value for each vote"),
+        ([0.5], [1], [1], "whole numbers"),
+        ([0, 1], [1], [1], "one value for each vote"),
+        ([-1], [1], [1], "whole numbers"),
+    ],
+)
+def test_what_is_no_vote_is_refused(first: list[float], second: list[int], won: list[float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        preferences(first, second, won)
