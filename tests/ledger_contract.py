@@ -245,7 +245,7 @@ class LedgerContract:
 
     def test_what_a_judge_has_used_is_summed(self, open_store: OpenStore) -> None:
         said = [{"judge_prompt_tokens": 10, "judge_completion_tokens": 2 * n, "judge_usd": 0.5} for n in range(3)]
-        beside = [{"order_dependent": True}, {"order_dependent": False, "agreement_1": 0.25}, {"agreement_1": 0.75}]
+        beside = [{}, {"agreement_1": 0.25}, {"agreement_1": 0.75}]
         trials = [
             make_trial(trial=n, signals={**one, **more, "note": 'a "judge_usd":7, of \0 its own'})
             for n, (one, more) in enumerate(zip(said, beside, strict=True))
@@ -257,6 +257,22 @@ class LedgerContract:
         assert use is not None and (use.answers, use.prompt_tokens, use.completion_tokens, use.usd) == (3, 30, 6, 1.5)
         assert use.agreements[:2] == (0.5, None)
         assert (by_model["small"].answers, by_model["small"].cost.tokens) == (3, 36)
+
+    def test_comparisons_are_counted_by_how_they_came_out(self, open_store: OpenStore) -> None:
+        store = open_store()
+        assert store.reader.comparisons() == []
+        for number, (verdict, depends, towards) in enumerate(
+            [("tie", 1.0, -0.5), ("better", 0.0, 0.0), ("tie", 1.0, -0.5), ("tie", 0.0, 0.0)]
+        ):
+            said = {"verdict": verdict, "order_dependent": depends, "prefers_first": towards}
+            seconds = {"judge_seconds": 0.0 if number == 3 else 0.25}
+            store.commit(CommitBatch([make_trial(trial=number, signals={**said, **seconds})]))
+        store.commit(CommitBatch([make_trial(trial=4, signals={"verdict": "tie", "judge_seconds": 1.0})]))
+        assert sorted(store.reader.comparisons()) == [
+            (0.0, 0.0, False, False, 1),
+            (0.0, 0.0, True, True, 1),
+            (1.0, -0.5, False, True, 2),
+        ]
 
     def test_what_is_summed_while_a_run_goes_on_is_in_the_order_of_commitment(self, open_store: OpenStore) -> None:
         store = open_store()

@@ -25,6 +25,7 @@ from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import finding, model_verdicts
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
+from adaptive_eval.record.orders import OrderEffect, order_effect
 from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
@@ -180,6 +181,8 @@ class RunView:
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     judge: JudgeUse | None = None
     """Usage of a judge; None without one, and while the run goes on."""
+    orders: OrderEffect | None = None
+    """Effect of the order in which a judge saw two answers; None without comparisons, and while the run goes on."""
     labelled: LabelledRun | None = None
     """Effect of labels on grades and scores; None without labels, and while the run goes on."""
     besides: tuple[Beside, ...] = ()
@@ -231,7 +234,8 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
-        view = replace(view, judge=judge, labelled=labels)
+        orders = order_effect(stored.reader, stored.setup.config, results.models)
+        view = replace(view, judge=judge, orders=orders, labelled=labels)
         if stored.is_large and not whole:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
         return replace(view, relabelled=relabelled(stored), pairings=pairings(stored, results.pairs))

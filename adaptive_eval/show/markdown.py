@@ -371,6 +371,18 @@ def _regraded(view: RunView) -> Iterator[str]:
     if view.relabelled is not None:
         yield "## Under other rubrics"
         yield from rubric_sections(view.relabelled)
+    if view.orders is not None:
+        yield "## Order of the two answers"
+        yield view.orders.said
+        scale = Scale.of(view.weights)
+        if view.orders.models:
+            yield markdown_table(
+                ["model", "corrected", "95% interval"],
+                (
+                    [markdown_cell(one.name), scale.score(one.score), scale.interval(one.lo, one.hi)]
+                    for one in view.orders.models
+                ),
+            )
     if view.labelled is not None:
         yield "## Beside labels"
         yield from label_sections(view.labelled)

@@ -78,7 +78,7 @@ def _judge_costs(view: RunView) -> str:
     return (
         f"\n\nOf this the judge has used, for its verdicts on {count(one.answers)} answers: "
         f"{count(one.prompt_tokens)} tokens of requests and {count(one.completion_tokens)} of replies{usd}{held}."
-        f"{_order_dependence(one)}{_judge_agreement(view, one)}"
+        f"{_judge_agreement(view, one)}"
     )
 
 
@@ -91,18 +91,6 @@ def _judge_agreement(view: RunView, one: JudgeUse) -> str:
     each = zip(names, one.agreements, strict=False)
     told = (f"{markdown_cell(name)} {'no vote' if share is None else f'{share:.1%}'}" for name, share in each)
     return f" Votes that said what was decided, by judge: {', '.join(told)}."
-
-
-def _order_dependence(one: JudgeUse) -> str:
-    if not one.compared:
-        return ""
-    share, towards = one.order_dependent / one.compared, one.prefers_first / one.compared
-    place = "first" if towards > 0 else "second"
-    leaning = f", by {abs(towards):.1%} in favour of the {place} place" if round(abs(towards), 3) else ""
-    return (
-        f" Of {count(one.compared)} comparisons {share:.1%} depend on the order of the two answers, and count as "
-        f"ties{leaning}."
-    )
 
 
 def _server_time(one: ModelRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:

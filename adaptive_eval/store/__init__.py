@@ -55,6 +55,7 @@ from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     CellCount,
     CommitBatch,
+    ComparisonCount,
     HeldTime,
     JudgeUse,
     Regrade,
@@ -96,6 +97,7 @@ __all__ = [
     "GraderChosen",
     "GreedyBegun",
     "HeldTime",
+    "ComparisonCount",
     "JudgeUse",
     "TrialFacts",
     "Json",

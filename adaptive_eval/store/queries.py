@@ -134,10 +134,13 @@ JUDGE_USE = (
     "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
     "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
     "total(json_extract(signals, '$.judge_gpu_seconds')), total(json_extract(signals, '$.judge_seconds')), "
-    "count(json_extract(signals, '$.order_dependent')), "
-    "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')), "
     f"{', '.join(AGREEMENTS)} FROM trials "
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
+)
+COMPARISONS = (
+    "SELECT json_extract(signals, '$.order_dependent'), json_extract(signals, '$.prefers_first'), "
+    "json_extract(signals, '$.verdict') <> 'tie', json_extract(signals, '$.judge_seconds') > 0, count(*) FROM trials "
+    "WHERE json_type(signals, '$.prefers_first') IS NOT NULL GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
 )
 GRADING_USES = (
     "SELECT name, count(*), total(json_extract(signals, '$.judge_prompt_tokens')) + "
@@ -195,6 +198,7 @@ class Queries:
     trials: str
     facts: str
     judge_use: str
+    comparisons: str
     grading_uses: str
     places: str
     cells: str
@@ -213,6 +217,7 @@ def sqlite_queries(*, checked: bool, segmented: bool, tokens: bool = False) -> Q
         trials=selected(TrialRow._fields, checked=checked, segmented=segmented, meant=kept),
         facts=MARKED,
         judge_use=JUDGE_USE,
+        comparisons=COMPARISONS,
         grading_uses=GRADING_USES,
         places=PLACES,
         cells=CELLS,

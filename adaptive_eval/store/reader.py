@@ -20,6 +20,7 @@ from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
     NO_GRADING,
     CellCount,
+    ComparisonCount,
     GradingUse,
     HeldTime,
     JudgeUse,
@@ -185,6 +186,11 @@ class RunReader:
         (row,) = self._rows(self._queries.judge_use)
         used, agreements = row[: -len(queries.AGREEMENTS)], row[-len(queries.AGREEMENTS) :]
         return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
+
+    def comparisons(self) -> list[ComparisonCount]:
+        """Comparisons of two answers by a judge, counted by how they came out."""
+        rows = self._rows(self._queries.comparisons)
+        return [ComparisonCount(float(a), float(b), bool(c), bool(d), int(n)) for a, b, c, d, n in rows]
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """By model, what grades have used that somebody was asked for."""

@@ -311,15 +311,23 @@ class JudgeUse:
     gpu_seconds: float
     seconds: float = 0.0
     """Of all replies, one after the other; 0 where nobody has measured it."""
-    compared: int = 0
-    """Of two answers that were compared: how often."""
-    order_dependent: float = 0.0
-    """So many of these comparisons came out otherwise in the other order, and count as ties."""
-    prefers_first: float = 0.0
-    """By how many more of them, both orders taken together, the first place was preferred than the second."""
     agreements: tuple[float | None, ...] = ()
     """Of as many judges as there may be, in their order, how far the votes of each agree with what was decided, from 0
     to 1; None for one that is not there, or gave no vote."""
+
+
+class ComparisonCount(NamedTuple):
+    """Stored comparisons of two answers by a judge that came out alike."""
+
+    order_dependent: float
+    """Share of the votes that were another in the other order."""
+    prefers_first: float
+    """How much oftener the first place was preferred, from -1 to 1."""
+    decided: bool
+    """Not a tie."""
+    asked: bool
+    """Not of two answers that are the same, about which nobody is asked."""
+    trials: int
 
 
 class GradingUse(NamedTuple):

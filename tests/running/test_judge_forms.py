@@ -142,6 +142,8 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
         r"([\d.]+)% depend on the order .*, by ([\d.]+)% in favour of the first", report_of(site.directory())
     )
     assert told is not None and float(told[1]) == pytest.approx(100 * sum(depend) / len(depend), abs=0.06)
+    corrected = "The corrected scores are without those" if bias < 1.0 else "its scores say nothing"
+    assert corrected in report_of(site.directory())
     assert float(told[2]) > 10
     # what both orders say is never the verdict of a place: a wrong answer never beats a right one
     right_others = {f"q{at}" for at in range(8) if at % 2}

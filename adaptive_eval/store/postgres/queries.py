@@ -56,9 +56,13 @@ QUERIES = Queries(
     judge_use=(
         f"SELECT count(*), {_total('judge_prompt_tokens')}, {_total('judge_completion_tokens')}, "
         f"{_total('judge_usd')}, {_total('judge_gpu_seconds')}, {_total('judge_seconds')}, "
-        f"count({_number('order_dependent')}), {_total('order_dependent')}, {_total('prefers_first')}, "
         + ", ".join(f"avg({_number(f'agreement_{number}')})" for number in range(1, len(AGREEMENTS) + 1))
         + f" FROM trials WHERE {_JUDGED}"
+    ),
+    comparisons=(
+        f"SELECT {_number('order_dependent')}, {_number('prefers_first')}, "
+        f'strpos(signals, \'"verdict":"tie"\') = 0, {_number("judge_seconds")} > 0, count(*) FROM trials '
+        "WHERE strpos(signals, '\"prefers_first\":') > 0 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
     ),
     grading_uses=(
         f"SELECT name, count(*), {_total('judge_prompt_tokens')} + {_total('judge_completion_tokens')}, "

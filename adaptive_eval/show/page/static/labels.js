@@ -6,7 +6,7 @@ import { nothing, region, table } from "./parts.js";
 import { count, name, number, plain, plural } from "./text.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section } from "./parts.js" */
-/** @import { JudgeUse, LabelledModel, LabelledRun } from "./sent.js" */
+/** @import { LabelledModel, LabelledRun, OrderEffect } from "./sent.js" */
 
 const NORMAL = 1.959964;
 
@@ -16,24 +16,23 @@ export const labels = {
   title: "Beside labels",
   render({ view, facts }) {
     const found = view.labelled;
-    const orders = view.judge ? comparisons(view.judge) : null;
+    const orders = view.orders ? byPlace(facts, view.orders) : [];
     if (!found)
-      return [orders, nothing("No answer has a label of yours yet: adaptive-eval label RUN asks you for some.")];
+      return [...orders, nothing("No answer has a label of yours yet: adaptive-eval label RUN asks you for some.")];
     if (found.problem !== null)
-      return [orders, nothing(`There are labels that cannot be used: ${plain(found.problem, 500)}`)];
-    return [orders, ...said(found), corrected(facts, found), confusions(found)];
+      return [...orders, nothing(`There are labels that cannot be used: ${plain(found.problem, 500)}`)];
+    return [...orders, ...said(found), corrected(facts, found), confusions(found)];
   },
 };
 
-/** How much of what a judge says depends on the order of two answers. @param {JudgeUse} one */
-function comparisons(one) {
-  if (!one.compared) return null;
-  const share = number((100 * one.order_dependent) / one.compared, 1);
-  return h(
-    "p",
-    { class: "quiet" },
-    `Of ${plural(one.compared, "comparison")} ${share}% depend on the order of the two answers, and count as ties.`,
-  );
+/** How far the judge goes by the place of two answers, and scores without that. @param {Facts} facts @param {OrderEffect} one */
+function byPlace(facts, one) {
+  const caption = "Scores corrected for the order of the two answers";
+  const rows = one.models.map((row) => [name(row.name), score(facts, row.score), interval(facts, row.lo, row.hi)]);
+  return [
+    h("p", { class: "quiet" }, one.said),
+    rows.length ? region(caption, "", table({ caption, head: ["Model", "Corrected", "95% interval"], rows })) : null,
+  ];
 }
 
 /** @param {LabelledRun} found */

@@ -29,6 +29,7 @@
  * @property {SiteView[]} sites
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
+ * @property {OrderEffect | null} orders
  * @property {LabelledRun | null} labelled
  * @property {Beside[]} besides
  * @property {Pairing[]} pairings
@@ -91,10 +92,21 @@
  * @property {number} usd
  * @property {number} gpu_seconds
  * @property {number} seconds
- * @property {number} compared
- * @property {number} order_dependent
- * @property {number} prefers_first
  * @property {(number | null)[]} agreements
+ */
+
+/**
+ * @typedef {object} OrderEffect
+ * @property {string} said
+ * @property {ScoreByMeaning[]} models
+ */
+
+/**
+ * @typedef {object} ScoreByMeaning
+ * @property {string} name
+ * @property {number} score
+ * @property {number} lo
+ * @property {number} hi
  */
 
 /**
