@@ -76,9 +76,9 @@ def order_effect(reader: RunReader, config: RunConfig, rows: Sequence[ModelRow])
 
 
 _CORRECTED = (
-    "This draws all scores to 50%: about {u:.0%} of the replies are meant, and the others follow the place. The corrected "
-    "scores are without those. The order of the models stays, and verdicts are by the scores as graded. Errors that are "
-    "the same in both orders remain: only labels show them."
+    "This draws all scores to 50%: about {u:.0%} of the replies are meant, and the others follow the place. The "
+    "corrected scores are without those. The order of the models stays, and verdicts are by the scores as graded. "
+    "Errors that are the same in both orders remain: only labels show them."
 )
 
 

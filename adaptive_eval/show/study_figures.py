@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from adaptive_eval.study.experiment import Panel, StudyFigure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HEIGHT = 3.1
-"""Of a panel, in inches."""
-MOST_NAMED = 12
+HEIGHT, ROW = 3.1, 0.14
+"""Of a panel, and of a row of a heat map beside it, in inches."""
+MOST_NAMED = 8
 """Curves that a legend names."""
-MOST_INSIDE = 8
-"""Beyond them the legend stands beside the curves."""
 LONGEST_TITLE = 90
+BESIDE: Any = {"textcoords": "offset points", "va": "center", "fontsize": 7}
+"""How a curve is named at its end."""
 MARKS = "osD^vPX*<>hp"
 """Of curves that are one point."""
 
@@ -30,20 +30,36 @@ def draw_study_figures(
     paths = []
     with styled():
         for one in figures:
-            figure, all_axes = grid(len(one.panels), 1, HEIGHT * len(one.panels))
+            rows = sum(len(panel.curves) for panel in one.panels if panel.kind == "cells")
+            figure, all_axes = grid(len(one.panels), 1, ROW * rows + HEIGHT * len(one.panels))
             labels = dict.fromkeys(curve.label for panel in one.panels for curve in panel.curves)
             colours = {label: number for number, label in enumerate(labels)}
             for axes, panel in zip(all_axes, one.panels, strict=True):
-                _draw(axes, panel, colours)
+                _draw_cells(axes, panel) if panel.kind == "cells" else _draw(axes, panel, colours)
             paths += save_figure(figure, folder, one.name, formats, mend)
     return paths
+
+
+def _draw_cells(axes: "Axes", panel: Panel) -> None:
+    """Draw a heat map; what a row has no value for is blank, and a value that is not a number grey."""
+    cells = np.full((len(panel.curves), len(panel.columns)), np.nan)
+    for row, curve in enumerate(panel.curves):
+        places = np.array(curve.x, dtype=int)
+        cells[row, places] = curve.y
+        axes.scatter(places, np.full(len(places), row), s=4, color="#999999", zorder=0)
+    image = axes.imshow(cells, aspect="auto", cmap="viridis", interpolation="nearest")
+    axes.set_xticks(range(len(panel.columns)), [plain_name(name) for name in panel.columns], rotation=35, ha="right")
+    axes.set_yticks(range(len(panel.curves)), [curve.label for curve in panel.curves])
+    axes.tick_params(labelsize=7)
+    axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
+    axes.get_figure().colorbar(image, ax=axes, label=panel.up)
 
 
 def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
     """Draw a panel; what has one label has one colour in all panels of a figure."""
     width = 0.8 / max(len(panel.curves), 1)
     for place, curve in enumerate(panel.curves):
-        label, number = plain_name(curve.label) or None, colours[curve.label]
+        label, number = plain_name(curve.label, LONGEST_TITLE) or None, colours[curve.label]
         x, y = np.array(curve.x, dtype=float), np.array(curve.y, dtype=float)
         if panel.kind == "bars":
             step = np.diff(x).min() if len(x) > 1 else 1.0
@@ -53,8 +69,6 @@ def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
             axes.step(
                 x, y, where="post", label=label, color=colour(number), linestyle=line_style(number), linewidth=1.3
             )
-        elif panel.kind == "points":
-            axes.plot(x, y, "o", label=label, color=colour(number), markersize=3.5, alpha=0.8)
         elif len(x) == 1:
             axes.plot(x, y, MARKS[place % len(MARKS)], label=label, color=colour(number), markersize=6)
         else:
@@ -66,8 +80,9 @@ def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
         axes.set_ylim(bottom=0.0)
     elif panel.up == "rank":
         axes.invert_yaxis()  # the best on top, as everywhere
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        for curve in panel.curves:
+            axes.annotate(plain_name(curve.label), (curve.x[-1], curve.y[-1]), (4, 0), **BESIDE)
     axes.grid(axis="y", alpha=0.3)
-    if 1 < len(panel.curves) <= MOST_INSIDE:
+    if panel.up != "rank" and 1 < len(panel.curves) <= MOST_NAMED:
         axes.legend(frameon=False, fontsize=7, ncols=2)
-    elif MOST_INSIDE < len(panel.curves) <= MOST_NAMED:
-        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -6,6 +6,7 @@ as that, never as N. How both grow with the number of models: panels of random s
 all of 20, as many of them as there are.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from math import comb
@@ -293,18 +294,16 @@ def _figures(one: _DataSet) -> Iterator[StudyFigure]:
             Panel(f"the slowest replicate of Bayes@N: {ends}", "trials N", "rank", paths, "steps"),
         ),
     )
-    points = tuple(
-        Curve(f"{size} models", *_of_size(one.subsets, size)) for size in PANELS if _of_size(one.subsets, size)[0]
-    )
-    if points:
-        title = f"{name}: subsets of the models, Bayes@N; those that never converge left out of the mean"
-        panel = Panel(title, "mean convergence@n", "share of replicates that never converge", points, "points")
-        yield StudyFigure(f"convergence_panels_{_file_name(name)}", (panel,))
-
-
-def _of_size(subsets: Sequence[_Subset], size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    found = [one.at for one in subsets if len(one.models) == size and one.at.never < 1.0]
-    return tuple(at.mean for at in found), tuple(at.never for at in found)
+    for size in PANELS:
+        rows = tuple(
+            Curve(f"{number}: {at.never:.0%} never", tuple(map(float, models)), (_mean(at) or math.nan,) * size)
+            for number, (models, at) in enumerate(one.subsets, start=1)
+            if len(models) == size
+        )
+        if rows:
+            title = f"{name}: {len(rows)} subsets of {size} models, Bayes@N"
+            panel = Panel(title, "", "mean convergence@n", rows, "cells", one.tensor.models)
+            yield StudyFigure(f"convergence_{size}_models_{_file_name(name)}", (panel,))
 
 
 def _floats(values: FloatArray | IntArray) -> tuple[float, ...]:

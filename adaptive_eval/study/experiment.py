@@ -38,7 +38,10 @@ class Panel:
     across: str
     up: str
     curves: tuple[Curve, ...]
-    kind: Literal["lines", "steps", "bars", "points"] = "lines"
+    kind: Literal["lines", "steps", "bars", "cells"] = "lines"
+    """Of `cells`, a heat map, each curve is a row, whose `x` are numbers of columns and `y` their values."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns of `cells`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.show.plots import grid, styled
-from adaptive_eval.show.study_figures import _draw
+from adaptive_eval.show.study_figures import _draw, _draw_cells
 from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, chosen_subsets, study_convergence
 from adaptive_eval.study.experiment import Curve, DataTable, Experiment, Panel
 from adaptive_eval.study.intervals import KINDS, IntervalsRequest, intervals_of, study_intervals
@@ -95,6 +95,21 @@ def test_a_figures_ranks_shares_and_colours_mean_one_thing() -> None:
         assert second.get_ylim()[0] > second.get_ylim()[1], "rank 1 is on top"
         drawn = [[line.get_color() for line in axes.lines] for axes in (first, second)]
     assert drawn[0][1] == drawn[1][0] != drawn[1][1]
+
+
+def test_the_heat_map_has_each_subset_in_its_columns_with_the_value_of_its_row(recorded: Path) -> None:
+    found = study_convergence(ConvergenceRequest([recorded], replicates=100, seed=3))
+    (panel,) = next(one.panels for one in found.figures if one.name == "convergence_5_models_six")
+    rows = sheet(found, "convergence_subsets").rows
+    assert panel.kind == "cells" and len(panel.curves) == len(rows)
+    with styled():
+        _, (axes,) = grid(1, 1, 4.0)
+        _draw_cells(axes, panel)
+        cells = axes.images[0].get_array().filled(np.nan)
+        named = [tick.get_text() for tick in axes.get_xticklabels()]
+    for drawn, (_, _, subset, mean, never) in zip(cells, rows, strict=True):
+        assert [name for name, value in zip(named, drawn, strict=True) if value == value] == str(subset).split(", ")
+        assert never < 1.0 and np.nanmin(drawn) == np.nanmax(drawn) == mean
 
 
 def test_counts_are_drawn_without_replacement(tmp_path: Path) -> None:
