@@ -29,9 +29,10 @@ def preferences(
     ],
     kind: Annotated[Literal["text", "md"], typer.Option("--format", help="What to print.")] = "text",
 ) -> None:
-    """Rank models by people's preferences between two answers (Bradley-Terry).
+    """Rank models by people's preferences between two answers: a table with one row a vote.
 
-    TABLE has the columns question, model_a, model_b and winner (model_a, model_b, tie, or the name of a model).
+    Its columns are question, model_a, model_b and winner: model_a, model_b, tie, or the name of a model. The ranking is
+    that of Bradley and Terry, with the side that was shown first taken out.
     """
     with reported():
         document = "\n\n".join(_parts(rank_preferences(table)))

@@ -11,6 +11,7 @@ from adaptive_eval.study.experiment import Panel, StudyFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 HEIGHT, ROW = 3.1, 0.14
 """Of a panel, and of a row of a heat map beside it, in inches."""
@@ -35,13 +36,13 @@ def draw_study_figures(
             labels = dict.fromkeys(curve.label for panel in one.panels for curve in panel.curves)
             colours = {label: number for number, label in enumerate(labels)}
             for axes, panel in zip(all_axes, one.panels, strict=True):
-                _draw_cells(axes, panel) if panel.kind == "cells" else _draw(axes, panel, colours)
+                _draw_cells(figure, axes, panel) if panel.kind == "cells" else _draw(axes, panel, colours)
             paths += save_figure(figure, folder, one.name, formats, mend)
     return paths
 
 
-def _draw_cells(axes: "Axes", panel: Panel) -> None:
-    """Draw a heat map; what a row has no value for is blank, and a value that is not a number grey."""
+def _draw_cells(figure: "Figure", axes: "Axes", panel: Panel) -> None:
+    """Draw a heat map; what a row has no value for is blank, and a dot where no replicate converges."""
     cells = np.full((len(panel.curves), len(panel.columns)), np.nan)
     for row, curve in enumerate(panel.curves):
         places = np.array(curve.x, dtype=int)
@@ -52,11 +53,13 @@ def _draw_cells(axes: "Axes", panel: Panel) -> None:
     axes.set_yticks(range(len(panel.curves)), [curve.label for curve in panel.curves])
     axes.tick_params(labelsize=7)
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
-    axes.get_figure().colorbar(image, ax=axes, label=panel.up)
+    figure.colorbar(image, ax=axes, label=panel.up)
 
 
 def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
     """Draw a panel; what has one label has one colour in all panels of a figure."""
+    from matplotlib.ticker import MaxNLocator
+
     width = 0.8 / max(len(panel.curves), 1)
     for place, curve in enumerate(panel.curves):
         label, number = plain_name(curve.label, LONGEST_TITLE) or None, colours[curve.label]
@@ -80,7 +83,7 @@ def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
         axes.set_ylim(bottom=0.0)
     elif panel.up == "rank":
         axes.invert_yaxis()  # the best on top, as everywhere
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         for curve in panel.curves:
             axes.annotate(plain_name(curve.label), (curve.x[-1], curve.y[-1]), (4, 0), **BESIDE)
     axes.grid(axis="y", alpha=0.3)

@@ -103,8 +103,8 @@ def test_the_heat_map_has_each_subset_in_its_columns_with_the_value_of_its_row(r
     rows = sheet(found, "convergence_subsets").rows
     assert panel.kind == "cells" and len(panel.curves) == len(rows)
     with styled():
-        _, (axes,) = grid(1, 1, 4.0)
-        _draw_cells(axes, panel)
+        figure, (axes,) = grid(1, 1, 4.0)
+        _draw_cells(figure, axes, panel)
         cells = axes.images[0].get_array().filled(np.nan)
         named = [tick.get_text() for tick in axes.get_xticklabels()]
     for drawn, (_, _, subset, mean, never) in zip(cells, rows, strict=True):
