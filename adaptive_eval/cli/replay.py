@@ -134,7 +134,8 @@ def _many(prepared: PreparedReplay, directory: Path, seeds: range) -> ExitCode:
             if not performed.controller.looks:
                 assert performed.controller.finished is not None
                 raise ConfigError(why_finished(performed.controller.finished, asked=False, fixed=_fixed(prepared)))
-            judged.append(judge_replay(seed, performed.controller, prepared.source.truth))
+            means = prepared.source.chances @ prepared.source.weights
+            judged.append(judge_replay(seed, performed.controller, prepared.source.truth, means))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")
     path = directory / RUNS_FILE
     _write(path, judged)

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from adaptive_eval.config.benchmarks import BenchmarkPart
-from adaptive_eval.config.decisions import TrialsConfig
+from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models
-from adaptive_eval.config.problems import Problem
+from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.reports import ReportConfig
+from adaptive_eval.core.registry import RULES
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 
@@ -23,6 +24,26 @@ def benchmarks_have_their_names(benchmarks: Parts, questions: QuestionsConfig | 
     if questions is not None and questions.benchmarks and not benchmarks:
         mend = "write them as `benchmarks: [{name: ..., questions: ...}]`"
         yield Problem(("questions", "benchmarks"), "is filled in by `benchmarks`, and there is none", mend)
+
+
+def gates_have_a_whole(
+    benchmarks: Parts, objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
+) -> Iterator[Problem]:
+    """A benchmark has a gate of its own where there is one of all, whose error they share."""
+    rule = RULES.get(str(stopping.rule))
+    for number, part in enumerate(benchmarks):
+        path: KeyPath = ("benchmarks", number, "gate")
+        if part.gate is None:
+            continue
+        if not objective.gate:
+            mend = "set `objective: {kind: baseline, baseline: NAME, gate: true}`, or remove it"
+            yield Problem(path, "is for a run that has a gate", mend)
+        if rule is not None and not rule.correctable:
+            yield Problem(path, f"needs a rule with a valid p-value, which {rule.name} has not", "use rule: optimal")
+        if stopping.familywise != "none":
+            yield Problem(path, "shares its error with the other gates, for each model", "remove stopping.familywise")
+        if trials.seeds == "coupled":
+            yield Problem(path, "may not stand beside coupled seeds", "remove trials.seeds, or the gate")
 
 
 def templates_fit_their_benchmark(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:

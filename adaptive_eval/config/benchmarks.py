@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Section, refuse
+from adaptive_eval.sections import Section, Share, refuse
 from scorio.moments import FloatArray
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -29,6 +29,9 @@ class BenchmarkPart(Section):
     """What its questions begin with in results: NAME/id."""
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
     """What its mean counts in the score, beside those of the others."""
+    gate: Share | None = Field(None, ge=0)
+    """A gate of its own beside `objective.gate`: how much worse than the baseline a model may be here, 0.05 or "5%". A
+    model passes where it passes all gates, and fails where it fails one of them."""
     prompt: PromptConfig = PromptConfig()
     """How its questions are put to models: the keys that it names go over those of the run and of the models."""
 
@@ -51,10 +54,12 @@ class Weighing(NamedTuple):
     question_weights: FloatArray
     benchmark_of: NDArray[np.int64]
     """Its number."""
+    gates: tuple[tuple[int, float], ...]
+    """Number and delta of each benchmark that has a gate of its own."""
 
     def reordered(self, order: NDArray[np.int64]) -> "Weighing":
         """The same of the questions in this order."""
-        return Weighing(self.question_weights[order], self.benchmark_of[order])
+        return Weighing(self.question_weights[order], self.benchmark_of[order], self.gates)
 
 
 def weigh_questions(benchmarks: Sequence[BenchmarkPart], questions: Sequence[str]) -> Weighing | None:
@@ -65,7 +70,9 @@ def weigh_questions(benchmarks: Sequence[BenchmarkPart], questions: Sequence[str
     of = np.array([numbers[benchmark_named(question)] for question in questions], dtype=np.int64)
     there, of = np.unique(of, return_inverse=True)
     share = np.array([one.weight for one in benchmarks])[there] / np.bincount(of)
-    return Weighing(share[of], of.astype(np.int64))
+    deltas = enumerate(benchmarks[number].gate for number in there.tolist())
+    gates = tuple((label, delta) for label, delta in deltas if delta is not None)
+    return Weighing(share[of], of.astype(np.int64), gates)
 
 
 def prompt_for(model: PromptConfig, question: Question, benchmarks: Iterable[BenchmarkPart]) -> PromptConfig:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from adaptive_eval.config.benchmark_checks import (
     benchmarks_have_their_names,
+    gates_have_a_whole,
     groups_are_fields,
     questions_weigh_alike,
     templates_fit_their_benchmark,
@@ -274,6 +275,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     benchmark_is_whole,
     only_a_benchmark_is_asked,
     benchmarks_have_their_names,
+    gates_have_a_whole,
     templates_fit_their_benchmark,
     questions_weigh_alike,
     groups_are_fields,

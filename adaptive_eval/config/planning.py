@@ -133,7 +133,9 @@ def plan_on(
     if opening is None:
         opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first)
     start = first_information(bench, begins, opening, first)
-    objective, policy = _objective(config, names, bench.recorded), _policy(config)
+    if bench.gates and not config.objective.gate:  # as a replay may ask of a run that had one
+        bench = replace(bench, gates=())
+    objective, policy = _objective(config, names, bench), _policy(config)
     rule = _rule(config, start)
     judged_by = RULES.get(str(config.stopping.rule)) if objective.rule is None else None
     earlier = tuple(
@@ -238,7 +240,10 @@ def first_information(
         return min(1.0, trials.draw / bench.questions)
     at_first = np.asarray(opening) if first is None else np.maximum(first, opening)
     known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
-    information = np.broadcast_to((at_first + known) / (trials.max + known), (bench.models, bench.questions))
+    most = np.full(bench.questions, trials.max, dtype=float)
+    if bench.gates and bench.question_weights is not None:  # a benchmark's own horizon goes by the weights
+        most = most * np.maximum(bench.question_weights, 1.0)
+    information = np.broadcast_to((at_first + known) / (most + known), (bench.models, bench.questions))
     return min(1.0, float(np.min(information[bench.asked])))
 
 
@@ -360,14 +365,17 @@ def _most_gpu_seconds(model: ModelConfig) -> float:
     return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # of an endless time, too
 
 
-def _objective(config: Decisions, names: Sequence[str], recorded: frozenset[int]) -> Objective:
+def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objective:
     """The objective, its models by position."""
-    chosen, known = config.objective, {"models": tuple(names), "recorded": recorded}
-    if chosen.kind == PLACE.name and not recorded:
+    chosen, known = config.objective, {"models": tuple(names), "recorded": bench.recorded}
+    if chosen.kind == PLACE.name and not bench.recorded:
         raise ConfigError("objective.kind: place needs recorded models, and there are none here; use ranking")
     if isinstance(chosen.kind, str) and chosen.kind in OBJECTIVES:
         built_in = make(OBJECTIVES[chosen.kind].make, chosen.options, known)
-        return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta)) if chosen.gated_by else built_in
+        if chosen.gated_by is None:
+            return built_in
+        parts = tuple(delta for _, delta in bench.gates)
+        return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta, parts))
     objective: Objective = load_plug_in(Objective, "objective.kind", chosen.kind, config.folder, known)
     return objective
 

@@ -122,7 +122,8 @@ def _benchmark_meaning(config: RunConfig) -> dict[str, object]:
 
 def _benchmarks_meaning(config: RunConfig) -> dict[str, object]:
     """What each of several benchmarks counts in the score, and how it is put to models."""
-    told = {one.name: one.model_dump(mode="json", exclude={"name"}, exclude_defaults=True) for one in config.benchmarks}
+    beside = {"name", "gate"}
+    told = {one.name: one.model_dump(mode="json", exclude=beside, exclude_defaults=True) for one in config.benchmarks}
     return {"benchmarks": told} if told else {}
 
 

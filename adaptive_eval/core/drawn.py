@@ -76,6 +76,7 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
         trial_var=np.ones((models, 1)),
         noise=noise,
         noise_at_horizon=np.full(models, 1.0 / questions),
+        parts=np.empty((models, 0, 4)),
     )
 
 

@@ -61,6 +61,8 @@ class Estimates:
     """sum_q g_q^2 v_q / N_q now, g the weights of the questions."""
     noise_at_horizon: FloatArray
     """The same at the horizon."""
+    parts: FloatArray
+    """(L, P, 4): score, variance, noise, and noise at the horizon on each benchmark that has a gate of its own."""
 
     @classmethod
     def nothing(cls, bench: Bench) -> "Estimates":
@@ -75,6 +77,7 @@ class Estimates:
             trial_var=np.ones((bench.models, bench.questions)),
             noise=infinite.copy(),
             noise_at_horizon=np.ones(bench.models),
+            parts=np.tile([np.nan, np.inf, np.inf, 1.0], (bench.models, len(bench.gates), 1)),
         )
 
     def sigma(self) -> FloatArray:
@@ -119,7 +122,26 @@ def estimate(
         trial_var=v,
         noise=variance_at(cautious, trials, g),
         noise_at_horizon=variance_at(cautious, horizon, g),
+        parts=np.empty((len(counts), 0, 4)),
     )
+
+
+def _estimate_parts(
+    counts: CountArray, bench: Bench, prior: Prior, further: CountArray, known: CountArray
+) -> FloatArray:
+    """`Estimates.parts` of models with counts (n, M, K).
+
+    The horizon of a benchmark is what its questions have where all `further` trials, (n, M) or for all, are given out
+    by the weights of questions: so all benchmarks reach it together.
+    """
+    g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
+    found = []
+    for label, _ in bench.gates:
+        own = bench.benchmark_of == label
+        horizon = (further * g + known)[..., own]
+        one = estimate(counts[:, own], bench.weights, prior, horizon, bayes=False)
+        found.append(np.stack([one.score, one.var, one.noise, one.noise_at_horizon], axis=-1))
+    return np.stack(found, axis=1)
 
 
 def update(
@@ -138,12 +160,14 @@ def update(
     at_once = max(CELLS_AT_ONCE // (bench.questions * bench.categories), 1)
     for start in range(0, len(rows), at_once):
         part = rows[start : start + at_once]
-        own, horizon = counts[part], np.array(max_trials)
+        own, further, before = counts[part], np.array(max_trials), np.array(0)
         if bench.prior_counts is not None:
             own = own + bench.prior_counts[part]
-            further = np.where(bench.asked[part], horizon, 0)[:, None]
-            horizon = further + bench.prior_counts[part].sum(axis=-1)
-        fresh = estimate(own, bench.weights, prior, horizon, bayes=bayes, g=g, groups=groups)
+            further = np.where(bench.asked[part], further, 0)[:, None]
+            before = bench.prior_counts[part].sum(axis=-1)
+        fresh = estimate(own, bench.weights, prior, further + before, bayes=bayes, g=g, groups=groups)
+        if bench.gates:
+            fresh = replace(fresh, parts=_estimate_parts(own, bench, prior, further, before))
         for name, values in merged.items():
             values[part] = getattr(fresh, name)
     return Estimates(**merged)
@@ -156,7 +180,8 @@ AT_HORIZON = 1.0 - 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Arrays over the pairs of `models` models, or of each model with the reference; then those of a gate.
+    """Arrays over the pairs of `models` models, or of each model with the reference; then those of a gate, on all
+    questions and on each benchmark that has a gate of its own.
 
     Of several benches that stand side by side, those of the first come first; models are numbered on from bench to
     bench, and the reference comes after all of them.
@@ -178,9 +203,14 @@ class Evidence:
     """Where the pairs that are here stand among all, in rising order; None: all are here."""
     paired: NDArray[np.bool_] | None = None
     """Of all judged pairs, which are judged by trials with the same seeds; None: none of them."""
+    gate: IndexArray | None = None
+    """Of each pair, where a gate has several parts: 0 on all questions, p on the p-th benchmark; -1: without margin."""
+    deciding: IndexArray | None = None
+    """(L - 1,): the part of the gate that decides about each model, or by which it is open; None: all questions."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
-        """Where pairs (n, 2) of models are judged, whichever of the two comes first: with the margin, if any."""
+        """Where pairs (n, 2) of models are judged, whichever of the two comes first: with the margin, if any, on the
+        part of the gate that decides."""
         plain = self.plain_positions(pairs)
         if self.among is not None:
             return np.searchsorted(self.among, plain)
@@ -188,7 +218,10 @@ class Evidence:
             return plain
         baseline = self.margin.baseline
         other = pairs.sum(axis=1) - baseline
-        gated = self.plain_pairs + other - (other > baseline)
+        number = other - (other > baseline)
+        if self.deciding is not None:
+            number = number + (self.models - 1) * np.append(self.deciding, 0)[number]
+        gated = self.plain_pairs + number
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
 
     def those_here(self, pairs: IndexArray) -> IndexArray:
@@ -211,7 +244,8 @@ class Evidence:
         """On the pairs at these positions alone, for a rule that judges each by itself."""
         names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "information")
         paired = None if self.paired is None else self.paired[at]
-        return replace(self, paired=paired, **{name: getattr(self, name)[at] for name in names})
+        gate = None if self.gate is None else self.gate[at]
+        return replace(self, paired=paired, gate=gate, **{name: getattr(self, name)[at] for name in names})
 
     @property
     def rho(self) -> FloatArray:
@@ -233,7 +267,7 @@ def pair_indices(models: int, reference: bool) -> tuple[IndexArray, IndexArray]:
     return first, second
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """What is known of one model of each pair."""
 
     score: FloatArray
@@ -251,7 +285,7 @@ def judged_pairs(
     first, second = pair_indices(models, reference)
     if margin is None:
         return first, second
-    others = np.flatnonzero(np.arange(models) != margin.baseline)
+    others = np.tile(np.flatnonzero(np.arange(models) != margin.baseline), 1 + len(margin.parts))
     return np.append(first, others), np.append(second, np.full(len(others), margin.baseline))
 
 
@@ -281,11 +315,15 @@ def weigh_evidence(
     first, second = judged_pairs(models, reference is not None, margin, benches)
     if among is not None:
         first, second = first[among], second[among]
-    given = np.zeros(len(first))
+    given, gate = np.zeros(len(first)), None
     if margin is not None:
-        given[1 - models :] = margin.delta
-    one = _side(estimates, reference, first)
-    two = _side(estimates if other is None else other, reference, second)
+        deltas = np.repeat([margin.delta, *margin.parts], models - 1)
+        given[len(given) - len(deltas) :] = deltas
+        if margin.parts:
+            of_gate = np.repeat(np.arange(1 + len(margin.parts)), models - 1)
+            gate = np.append(np.full(len(given) - len(deltas), -1), of_gate)
+    one = side(estimates, reference, first, gate)
+    two = side(estimates if other is None else other, reference, second, gate)
     pair = standardised(one.score + given, one.var, two.score, two.var)
     noise, noise_at_horizon = one.noise + two.noise, one.noise_at_horizon + two.noise_at_horizon
     if paired is not None:
@@ -310,14 +348,19 @@ def weigh_evidence(
         benches=benches,
         among=among,
         paired=None if paired is None else paired.chosen,
+        gate=gate,
     )
 
 
-def _side(estimates: Estimates, reference: float | None, members: IndexArray) -> _Side:
-    """The reference, number L, has its value and no uncertainty."""
+def side(estimates: Estimates, reference: float | None, members: IndexArray, gate: IndexArray | None) -> Side:
+    """The reference, number L, has its value and no uncertainty; a part of a gate knows its benchmark alone."""
     fixed = [] if reference is None else [reference]
     nothing = [0.0] * len(fixed)
-    return _Side(
+    if gate is not None:
+        whole = np.stack([estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon], axis=-1)
+        each = np.concatenate([whole[:, None], estimates.parts], axis=1)
+        return Side(*each[members, np.maximum(gate, 0)].T)
+    return Side(
         np.append(estimates.score, fixed)[members],
         np.append(estimates.var, nothing)[members],
         np.append(estimates.noise, nothing)[members],

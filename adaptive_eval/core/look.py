@@ -1,7 +1,7 @@
 """One look: from the counts of complete rounds to an order, the verdicts of the objective's comparisons, and tiers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from adaptive_eval.core.evidence import (
     cautious,
     weigh_evidence,
 )
+from adaptive_eval.core.gates import deciding_parts
 from adaptive_eval.core.judge import (
     BoolArray,
     Judging,
@@ -122,6 +123,8 @@ def judge_look(
     fixed = fixed_share(compared, evidence, supply.recorded)
     reach, certain = _reach(evidence, supply, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
+    if evidence.gate is not None:
+        evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
     order = _by_bench(-compared.score, benches)
     pairs = evidence.those_here(_comparisons(objective, order, evidence, supply))
     verdicts_of = partial(

@@ -10,6 +10,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.coupled_rule import CoupledSequential
 from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
+from adaptive_eval.core.gates import SeveralGates
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
@@ -84,6 +85,7 @@ class Plan:
         self._check_first()
         self._check_coupled()
         self._check_drawn()
+        self._check_gates()
         rule = self.deciding_rule
         correctable = not self.judging.familywise or isinstance(rule, Correctable)
         require(correctable, "familywise needs a rule with p-values, as optimal and anytime have", rule)
@@ -116,6 +118,16 @@ class Plan:
         require(self.estimator == "average", "coupled compares averages", self.estimator)
         before = self.bench.prior_counts
         require(before is None, "coupled compares trial by trial, and of R0 there are only counts", before)
+
+    def _check_gates(self) -> None:
+        margin, deltas = self.objective.margin, tuple(delta for _, delta in self.bench.gates)
+        parts = () if margin is None else margin.parts
+        require(parts == deltas, f"the parts of a gate must be those of the benchmarks, {deltas}", parts)
+        if parts:
+            correctable = isinstance(self.deciding_rule, SeveralGates)
+            require(correctable, "gates of benchmarks need a rule with p-values", self.rule)
+            require(not self.judging.familywise, "gates of benchmarks share their error already", self.judging)
+            require(not self.coupled, "gates of benchmarks compare models whose seeds are their own", self.coupled)
 
     def _check_drawn(self) -> None:
         if not self.drawn:
@@ -212,13 +224,17 @@ class Plan:
         """The rule that the objective brings itself, else the one that is configured, in its form for this plan.
 
         A rule that gives up itself judges neither comparisons that share an error, which Holm's procedure can by
-        p-values, nor pairs whose trials share seeds, which know the most long before the horizon: there its test that
-        gives nothing up decides (benchmarks/coupling.md). So it does where nobody knows how looks will lie.
+        p-values, nor gates of several benchmarks, nor pairs whose trials share seeds, which know the most long before
+        the horizon: there its test that gives nothing up decides (benchmarks/coupling.md). So it does where nobody
+        knows how looks will lie.
         """
         rule = self.rule if self.objective.rule is None else self.objective.rule
         if isinstance(rule, Optimal) and rule.spacing is None:
             spacing = self.spacing
             rule = rule.ties if spacing is None else replace(rule, spacing=spacing)
-        if is_giving_up(rule) and (self.judging.familywise or self.coupled):
+        margin = self.objective.margin
+        if is_giving_up(rule) and (self.judging.familywise or self.coupled or (margin is not None and margin.parts)):
             rule = rule.ties
+        if margin is not None and margin.parts and isinstance(rule, Correctable):
+            return SeveralGates(rule, 1 + len(margin.parts))
         return CoupledSequential(rule) if self.coupled and isinstance(rule, Sequential) else rule

@@ -12,7 +12,7 @@ Robins 1997), whatever part of it is shared.
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Estimates, Evidence
+from adaptive_eval.core.evidence import Estimates, Evidence, side
 from scorio.moments import FloatArray
 
 
@@ -21,12 +21,13 @@ def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.b
     is."""
     if not recorded.any():
         return np.zeros(len(evidence.z))
-    noise = np.append(estimates.noise, 0.0)
     fixed = np.append(recorded, True)  # a reference is known
     first, second = evidence.first, evidence.second
-    never = np.where(fixed[first], noise[first], 0.0) + np.where(fixed[second], noise[second], 0.0)
+    reference = 0.0 if evidence.against_reference else None
+    one, two = (side(estimates, reference, members, evidence.gate).noise for members in (first, second))
+    never = np.where(fixed[first], one, 0.0) + np.where(fixed[second], two, 0.0)
     with np.errstate(invalid="ignore"):
-        share = never / np.maximum(noise[first] + noise[second], np.finfo(float).tiny)
+        share = never / np.maximum(one + two, np.finfo(float).tiny)
     both = fixed[first] & fixed[second]
     return np.where(both, 1.0, np.where(np.isfinite(share), share, 0.0))
 

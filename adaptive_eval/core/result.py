@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import Evidence, IndexArray
+from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.plan import Plan
@@ -73,6 +75,30 @@ class Called(NamedTuple):
     boundary: float
 
 
+class BoundedScore(NamedTuple):
+    """A score, and what it may be with other outcomes of what timed out or has no grade."""
+
+    score: float
+    lowest: float
+    highest: float
+
+
+class GateResult(NamedTuple):
+    """One part of a gate for one model: on all questions, or on a benchmark that has a gate of its own."""
+
+    model: int
+    part: int
+    """0: all questions; p: the p-th of the benchmarks that have a gate."""
+    call: int
+    """1: it has passed; -1: it has failed; 0: neither."""
+    z: float
+    """With delta given to the model: positive is better than the baseline less delta."""
+    sigma: float
+    """Of the difference."""
+    own: BoundedScore
+    baseline: BoundedScore
+
+
 class Result(NamedTuple):
     """Everything that is known after a look."""
 
@@ -88,6 +114,8 @@ class Result(NamedTuple):
     fixed_trials: int
     """What the same models would have cost with the maximum of trials for everyone."""
     spent: Cost
+    gates: tuple[GateResult, ...]
+    """Of each model but the baseline, where benchmarks have gates of their own."""
     trials_to_go: float
     """Trials until every open comparison is called if the differences stay as they are, or until the horizon, or until
     a cap is met."""
@@ -121,6 +149,7 @@ def conclude(
         trials=int(supply.trials.sum()),
         fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
+        gates=() if standing.evidence.gate is None else _gates(plan, standing, bounds),
         trials_to_go=min(
             _to_go(plan, [one.verdict for one in comparisons], supply), _payable(plan.budget, supply, spent)
         ),
@@ -240,12 +269,13 @@ def _comparisons(
 ) -> tuple[ComparisonResult, ...]:
     evidence, pairs = standing.evidence, standing.pairs
     at, margin = evidence.positions(pairs), evidence.margin
+    over_all = replace(evidence, deciding=None).positions(pairs)
     if plan.drawn:
         difference = plain_differences(evidence, pairs)
         sampled = _sampled_where_asked(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
     else:
         difference, sampled = _differences(plan, pairs, means)
-    spread = np.sqrt(_at_least(evidence.sigma[at] ** 2, sampled))
+    spread = np.sqrt(_at_least(evidence.sigma[over_all] ** 2, sampled))
     given = np.zeros(len(pairs))
     if margin is not None:
         given = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
@@ -255,9 +285,9 @@ def _comparisons(
     columns = (
         pair_verdicts(standing, supply, plan.bench.questions),
         (told * difference).tolist(),
-        evidence.sigma[at].tolist(),
+        evidence.sigma[over_all].tolist(),
         (told * z).tolist(),
-        (told * standing.forecast.certifiable[at]).tolist(),
+        (told * standing.forecast.certifiable[over_all]).tolist(),
         (evidence.paired[at] if plan.coupled and evidence.paired is not None else np.zeros(len(at), bool)).tolist(),
         [None if math.isnan(one) else one for one in together.tolist()],
         [
@@ -272,6 +302,26 @@ def _comparisons(
         ],
     )
     return tuple(map(ComparisonResult, *columns))
+
+
+def _gates(plan: Plan, standing: JudgedLook, bounds: ScoreBounds | None) -> tuple[GateResult, ...]:
+    evidence, margin = standing.evidence, plan.objective.margin
+    assert margin is not None
+    ways = [standing.estimates] * 3 if bounds is None else [standing.estimates, bounds.lowest, bounds.highest]
+    scores = np.stack([np.append(way.score[:, None], way.parts[:, :, 0], axis=1) for way in ways], axis=-1)
+    return tuple(
+        GateResult(
+            model,
+            part,
+            int(standing.memory.call[at]),
+            float(evidence.z[at]),
+            float(evidence.sigma[at]),
+            BoundedScore(*scores[model, part].tolist()),
+            BoundedScore(*scores[margin.baseline, part].tolist()),
+        )
+        for part, rows in enumerate(rows_of_gates(evidence))
+        for at, model in zip(rows.tolist(), evidence.first[rows].tolist(), strict=True)
+    )
 
 
 def plain_differences(evidence: Evidence, pairs: IndexArray) -> FloatArray:

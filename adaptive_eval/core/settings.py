@@ -130,6 +130,8 @@ class Margin(NamedTuple):
 
     baseline: int
     delta: float
+    parts: tuple[float, ...] = ()
+    """The deltas of `Bench.gates`: the same is asked of each of those benchmarks."""
 
     def applied(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """The scores (L,) as the gate compares them."""
@@ -164,6 +166,8 @@ class Bench:
     """(M,): weights of the questions, positive, scaled to a mean of 1; None: alike."""
     benchmark_of: NDArray[np.int64] | None = None
     """Benchmark label 0..B-1 of each question, where a run has several: each is a sample of its own."""
+    gates: tuple[tuple[int, float], ...] = ()
+    """Label and delta of each benchmark that has a gate of its own."""
     recorded: frozenset[int] = frozenset()
     """Models that are never asked: `prior_counts` has all that is known of them, some of every question."""
     recorded_ungraded: NDArray[np.int64] | None = None
@@ -183,6 +187,9 @@ class Bench:
             require(self.prior_counts.shape == shape, f"prior_counts must have shape {shape}", self.prior_counts.shape)
             require(bool(self.prior_counts.min() >= 0), "prior_counts must not be negative", self.prior_counts.min())
         self._check_question_weights()
+        labels = set() if self.benchmark_of is None else set(self.benchmark_of.tolist())
+        require({label for label, _ in self.gates} <= labels, "gates need labels of benchmarks", self.gates)
+        require(min((delta for _, delta in self.gates), default=0.0) >= 0.0, "delta must not be negative", self.gates)
         for name in ("clusters", "benchmark_of"):
             self._check_labels(name, getattr(self, name))
         self._check_recorded()

@@ -3,7 +3,7 @@ of questions, runs in any thread."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import Look, Reason, Verdict
-from adaptive_eval.record.gate import gate_rows, gate_terms
+from adaptive_eval.questions.load import benchmark_named
+from adaptive_eval.record.by_group import BENCHMARK
+from adaptive_eval.record.gate import GatePart, Outcomes, gate_rows, gate_rows_of_parts, gate_terms
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.question_rows import CountedRows
 from adaptive_eval.record.removed_models import counted_gpu_seconds
@@ -24,6 +26,7 @@ from adaptive_eval.record.results import (
     EarlyEnd,
     GateRow,
     GradingCost,
+    GroupRow,
     LookRow,
     ModelRow,
     PairRow,
@@ -114,6 +117,7 @@ def build_results(snapshot: Snapshot) -> Results:
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
+    gate, of_benchmarks = _build_gate(snapshot, found.models, found.pairs, reversals)
     arrived = snapshot.arrived[order]
     waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
     greedy = any(event.greedy for event in events_of_kind(snapshot.events, PriorTaken)[-1:])
@@ -144,9 +148,9 @@ def build_results(snapshot: Snapshot) -> Results:
         servers=server_rows(snapshot.events),
         turns=turns_rows(snapshot.events),
         batches=batch_rows(pending_batches(snapshot.events)),
-        gate=_build_gate(snapshot, found.models, found.pairs, reversals),
+        gate=gate,
         metrics=metrics,
-        groups=snapshot.groups,
+        groups=tuple(replace(row, gate=_gate_of_group(row, of_benchmarks)) for row in snapshot.groups),
         early_end=early_end,
     )
 
@@ -174,19 +178,35 @@ def _build_gate(
     models: Sequence[ModelRow],
     pairs: Sequence[PairRow],
     reversals: Sequence[tuple[str, str | None]],
-) -> tuple[GateRow, ...]:
-    """The outcome of the gate, if there is one; an empty answer may have been worth all.
+) -> tuple[tuple[GateRow, ...], Outcomes]:
+    """The outcome of the gate, if there is one, and of those that benchmarks have; an empty answer may have been worth
+    all.
 
     What timed out or has no grade is in the bounds of the scores already.
     """
     asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
     if asked is None:
-        return ()
+        return (), {}
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
     each = most_by_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
-    return tuple(gate_rows(asked, models, pairs, reversals, may_move))
+    if not bench.gates:
+        return tuple(gate_rows(asked, models, pairs, reversals, may_move)), {}
+    parts = [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
+    return gate_rows_of_parts(asked, parts, snapshot.subject.models, pairs, snapshot.result.gates, may_move)
+
+
+def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
+    bench = snapshot.bench
+    for label, delta in bench.gates:
+        own = np.asarray(bench.benchmark_of) == label
+        share = float(bench.mean(own.astype(float)))
+        yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(own))]), delta, share)
+
+
+def _gate_of_group(row: GroupRow, outcomes: Outcomes) -> str | None:
+    return outcomes.get((row.group, row.model)) if row.by == BENCHMARK else None
 
 
 def most_by_one(

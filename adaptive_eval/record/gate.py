@@ -3,11 +3,16 @@
 PASS: it is not worse than the baseline by delta or more; FAIL: it is worse by more than delta. Both are calls of one
 comparison, the model with delta given to it against the baseline, so that each is wrong with at most 1 - confidence,
 at whatever looks. A call that what is no answer could explain, or that later trials have turned, decides nothing.
+
+Where benchmarks have gates of their own, a model passes that passes all of them and the one on all questions, and fails
+that fails any.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import nan
 from typing import NamedTuple, cast
 
+from adaptive_eval.core.result import BoundedScore, GateResult
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow
 from adaptive_eval.record.scale import Scale
@@ -51,20 +56,25 @@ def gate_rows(
     for pair in pairs:
         name = str(pair.worse if pair.better == asked.baseline else pair.better)
         if (pair.better, pair.worse) in reversals:
-            found = UNDECIDED, "it was called, and later trials point the other way"
+            found = UNDECIDED, TURNED
         elif pair.verdict != Verdict.RESOLVED:
             found = UNDECIDED, _undecided(pair)
         else:
             called = FAIL if pair.better == asked.baseline else PASS
             found = called, outcome_in_words(called, asked)
-            if doubted := _doubted_models(asked, called, rows[name], rows[asked.baseline], may_move):
-                why = f"called {called}, which answers of {' and '.join(doubted)} that {NO_ANSWER} could explain"
-                yield GateRow(name, asked.baseline, UNDECIDED, why, doubted)
+            both = (_bounded(rows[one], may_move[one]) for one in (name, asked.baseline))
+            if doubted := _doubted_models(asked, called, name, *both):
+                yield GateRow(name, asked.baseline, UNDECIDED, _doubtful(called, doubted), doubted)
                 continue
         yield GateRow(name, asked.baseline, *found)
 
 
+TURNED = "it was called, and later trials point the other way"
 NO_ANSWER = "timed out, are empty or have no grade"
+
+
+def _doubtful(called: str, doubted: Sequence[str]) -> str:
+    return f"called {called}, which answers of {' and '.join(doubted)} that {NO_ANSWER} could explain"
 
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
@@ -81,19 +91,82 @@ def _undecided(pair: PairRow) -> str:
     return "not decided yet" if pair.verdict == Verdict.OPEN else "the trials that are left would hardly decide it"
 
 
+def _bounded(row: ModelRow, moved: float) -> BoundedScore:
+    """The score of a model, and how far what is no answer could move it; nan where it has none."""
+    score = nan if row.score is None else row.score
+    lowest, highest = (score if end is None else end for end in (row.lowest, row.highest))
+    return BoundedScore(score, lowest, highest + moved)
+
+
 def _doubted_models(
-    asked: GateTerms, called: str, model: ModelRow, baseline: ModelRow, may_move: Mapping[str, float]
+    asked: GateTerms, called: str, name: str, model: BoundedScore, baseline: BoundedScore
 ) -> tuple[str, ...]:
     """Models whose failed answers could explain a call: with other outcomes the difference would not be beyond the
     margin."""
-    behind, ahead, given = (model, baseline, asked.delta) if called == FAIL else (baseline, model, -asked.delta)
-    moved = may_move[behind.name]
-    lacking = [behind.name] * (moved > 0.0 or behind.highest not in (None, behind.score))
-    lacking += [ahead.name] * (ahead.lowest not in (None, ahead.score))
-    best = behind.score if behind.highest is None else behind.highest
-    least = ahead.score if ahead.lowest is None else ahead.lowest
-    holds = best is not None and least is not None and best + moved + given < least
-    return () if holds else tuple(lacking)
+    sides = [(name, model), (asked.baseline, baseline)]
+    (behind, low), (ahead, high) = sides if called == FAIL else reversed(sides)
+    given = asked.delta if called == FAIL else -asked.delta
+    lacking = [behind] * (low.highest != low.score) + [ahead] * (high.lowest != high.score)
+    return () if low.highest + given < high.lowest else tuple(lacking)
+
+
+class GatePart(NamedTuple):
+    """A part of a gate: all questions, or a benchmark."""
+
+    benchmark: str | None
+    """None: all questions."""
+    delta: float
+    share: float
+    """What it counts in the score."""
+
+
+Outcomes = Mapping[tuple[str, str], str]
+"""By the names of benchmark and model."""
+
+
+def gate_rows_of_parts(
+    asked: GateTerms,
+    parts: Sequence[GatePart],
+    models: Sequence[str],
+    pairs: Sequence[PairRow],
+    found: Sequence[GateResult],
+    may_move: Mapping[str, float],
+) -> tuple[tuple[GateRow, ...], Outcomes]:
+    """The outcome of each model, as its pairs come, and that of each benchmark's own gate."""
+    rows, outcomes = [], {}
+    for pair in pairs:
+        name = str(pair.worse if pair.better == asked.baseline else pair.better)
+        told: dict[str, list[str]] = {PASS: [], FAIL: [], UNDECIDED: []}
+        doubts: list[str] = []
+        for one in found:
+            if models[one.model] != name:
+                continue
+            part = parts[one.part]
+            outcome, why, doubted = _outcome_of_part(asked._replace(delta=part.delta), part, one, name, pair, may_move)
+            told[outcome].append(f"on {part.benchmark or 'all questions'} {why}")
+            doubts += doubted
+            if part.benchmark is not None:
+                outcomes[part.benchmark, name] = outcome
+        decided = next(one for one in OUTCOMES if told[one])
+        rows.append(GateRow(name, asked.baseline, decided, "; ".join(told[decided]), tuple(dict.fromkeys(doubts))))
+    return tuple(rows), outcomes
+
+
+def _outcome_of_part(
+    asked: GateTerms, part: GatePart, one: GateResult, name: str, pair: PairRow, may_move: Mapping[str, float]
+) -> tuple[str, str, tuple[str, ...]]:
+    if one.call == 0:
+        return UNDECIDED, _undecided(pair), ()
+    if one.z * one.call < 0.0:
+        return UNDECIDED, TURNED, ()
+    called = PASS if one.call > 0 else FAIL
+    both = [
+        side._replace(highest=side.highest + may_move[whose] / part.share)
+        for whose, side in ((name, one.own), (asked.baseline, one.baseline))
+    ]
+    if doubted := _doubted_models(asked, called, name, *both):
+        return UNDECIDED, _doubtful(called, doubted), doubted
+    return called, outcome_in_words(called, asked), ()
 
 
 def gate_outcome(rows: Sequence[GateRow]) -> str | None:

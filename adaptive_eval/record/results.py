@@ -200,6 +200,8 @@ class GroupRow:
     sigma: float | None
     lo: float | None
     hi: float | None
+    gate: str | None = None
+    """The outcome of the benchmark's own gate for the model; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)

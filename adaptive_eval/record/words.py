@@ -147,6 +147,11 @@ def judges_errors(judge: str) -> str:
     )
 
 
+def _benchmark_gates(config: RunConfig) -> dict[str, float]:
+    """The delta of each benchmark that has a gate of its own."""
+    return {one.name: one.gate for one in config.benchmarks if one.gate is not None}
+
+
 def _gate(baseline: str, delta: float, scale: Scale) -> str:
     if not delta:
         return f"A gate: PASS where a model is better than {baseline}, FAIL where it is worse."
@@ -157,7 +162,9 @@ def _gate(baseline: str, delta: float, scale: Scale) -> str:
 def _objective(config: RunConfig, says: str) -> str:
     objective = config.objective
     if objective.gated_by is not None:
-        return _gate(objective.gated_by, config.stopping.delta, _scale(config))
+        said, scale = _gate(objective.gated_by, config.stopping.delta, _scale(config)), _scale(config)
+        parts = [f"{name} ({scale.points(delta)})" for name, delta in _benchmark_gates(config).items()]
+        return said + f" The same on {' and on '.join(parts)}: a model passes all of it, or fails." if parts else said
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
         return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_plug_in_quote(says)}"
@@ -190,7 +197,7 @@ def _horizon(config: RunConfig) -> str:
 
 def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
     """Whether the rule gives comparisons up itself in this run, as `Plan.deciding_rule` has it."""
-    shared = config.trials.seeds == "coupled" or config.stopping.familywise != "none"
+    shared = config.trials.seeds == "coupled" or config.stopping.familywise != "none" or _benchmark_gates(config)
     recorded = any(model.recorded is not None for model in config.models)
     return rule.gives_up and not (shared or recorded or config.batched)
 
@@ -242,6 +249,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
     if config.objective.gate and rule.correctable:
         whose = "for all models together" if together else "for each model"
+        whose += " and all its gates together" if _benchmark_gates(config) else ""
         return (
             f"A PASS is wrong with probability at most {_percent(wrong)}, and so is a FAIL, {whose}, however often the "
             "data were looked at."

@@ -101,6 +101,8 @@ def pull_request(view: RunView) -> str:
     further = len(results.models) - len(shown.models)
     more = f" {several(further, 'more model')} in the report." if further > 0 else ""
     cost = cost_line(results, view.elapsed)
+    if any(row.gate for row in results.groups):
+        told += [text for text in _groups(shown) if text.startswith("|")]
     return "\n\n".join([*told, _ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}."]) + "\n"
 
 
@@ -269,11 +271,13 @@ def _groups(results: Results) -> Iterator[str]:
             for row in results.models
         )
         yield markdown_table(["model", *head], [shares, *cells])
-        yield "Each with a 95% interval on these questions. Nothing is decided by them alone."
+        decides = "" if any(row.gate for row in own.values()) else " Nothing is decided by them alone."
+        yield f"Each with a 95% interval on these questions.{decides}"
 
 
 def _group_cell(row: GroupRow, scale: Scale) -> str:
-    return "-" if row.score is None else f"{scale.score(row.score)} ({scale.interval(row.lo, row.hi)})"
+    gate = "" if row.gate is None else f" {row.gate}"
+    return "-" if row.score is None else f"{scale.score(row.score)} ({scale.interval(row.lo, row.hi)}){gate}"
 
 
 def _pairings(pairings: Sequence[Pairing]) -> Iterator[str]:

@@ -37,8 +37,8 @@ class JudgedReplay(NamedTuple):
     """Kendall's tau-b of the scores with the true ones."""
 
 
-def judge_replay(seed: int, controller: Controller, truth: FloatArray) -> JudgedReplay:
-    """Judge a replay that has had a look."""
+def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: FloatArray | None = None) -> JudgedReplay:
+    """Judge a replay that has had a look; benchmarks with gates of their own need the true `means` (L, M)."""
     result = controller.result()
     if result is None:
         raise ValueError("a replay is judged after its first look, but it has had none; raise its budget")
@@ -54,16 +54,25 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray) -> Judged
         called=len(calls),
         tied=sum(pair.verdict is Verdict.TIED for pair in pairs),
         out_of_reach=sum(pair.verdict is Verdict.OUT_OF_REACH for pair in pairs),
-        wrong=sum(is_wrong(pair, compared_scores(controller.plan, truth), reference) for pair in calls),
+        wrong=sum(is_wrong(pair, compared_scores(controller.plan, truth, means), reference) for pair in calls),
         covered=_covered(result, truth),
         tau_b=float(tau_b(pair_signs(_scores(result, len(truth)), EQUAL), pair_signs(truth, EQUAL))),
     )
 
 
-def compared_scores(plan: Plan, truth: FloatArray) -> FloatArray:
-    """True scores (L,) as the objective compares them."""
-    margin = plan.objective.margin
-    return truth if margin is None else margin.applied(truth)
+def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = None) -> FloatArray:
+    """True scores (L,) as the objective compares them; by the gate that each model is nearest to failing, or fails
+    most, where benchmarks have their own."""
+    margin, bench = plan.objective.margin, plan.bench
+    if margin is None:
+        return truth
+    own = margin.applied(truth)
+    ahead = own - own[margin.baseline]
+    for label, delta in bench.gates:
+        assert means is not None
+        part = means[:, bench.benchmark_of == label].mean(axis=1)
+        ahead = np.minimum(ahead, part - part[margin.baseline] + delta)
+    return own[margin.baseline] + ahead if bench.gates else own
 
 
 def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None) -> bool:

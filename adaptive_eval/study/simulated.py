@@ -195,7 +195,8 @@ def _summed_up(
             + _not_needed(counts + (0 if parked is None else parked), served.recorded)
         )
     tokens, usd, gpu_seconds = priced(paid, served.costs)
-    truth = compared_scores(plan, plan.bench.mean(chances @ plan.bench.weights))
+    means = chances @ plan.bench.weights
+    truth = compared_scores(plan, plan.bench.mean(means), means)
     return Simulated(
         reason=str(reason),
         trials=int(paid.sum()),

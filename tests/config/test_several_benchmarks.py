@@ -11,6 +11,7 @@ from adaptive_eval.config.benchmarks import BenchmarkPart, weigh_questions
 from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare, run_header, setup_of
+from adaptive_eval.core.settings import Margin
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
@@ -32,6 +33,7 @@ benchmarks:
 grader: math
 prompt: "Q: {prompt}"
 """
+GATED = TWO.replace("weight: 3", "gate: 5%") + "objective: {kind: baseline, baseline: a, gate: true}\n"
 
 
 def rows(folder: Path) -> Path:
@@ -84,6 +86,15 @@ def test_ids_clusters_prompts_and_weights_are_those_of_the_benchmark(tmp_path: P
     assert bench.question_weights is not None
     assert bench.benchmark_of.tolist() == [0, 0, 1, 1, 1]
     np.testing.assert_allclose(bench.question_weights / 5, [3 / 8, 3 / 8, 1 / 12, 1 / 12, 1 / 12])
+
+
+def test_gates_of_benchmarks_are_those_of_the_plan(tmp_path: Path) -> None:
+    (path := rows(tmp_path)).write_text(GATED + MODELS)
+    plan = prepare(load_config(path)).plan
+    assert plan.bench.gates == ((0, 0.05),)
+    assert plan.objective.margin == Margin(0, 0.0, (0.05,))
+    meaning = run_header(load_config(path), ()).meaning
+    assert run_header(load_config(path, ["benchmarks.0.gate=0.2"]), ()).meaning == meaning
 
 
 def test_a_stored_run_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -139,6 +150,11 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace("grader: math\n", ""), "line 2: benchmarks[0].grader must be given"),
         (TWO.replace(", questions: e.jsonl", ""), "line 2: benchmarks[0].questions must be given"),
         (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "must be {lm_eval: TASK} where there are"),
+        (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate is for a run that has a gate"),
+        (GATED.replace("gate: 5%", "gate: -0.1"), "line 2: benchmarks[0].gate must be"),
+        (GATED + "stopping: {rule: zscore}\n", "benchmarks[0].gate needs a rule with a valid p-value"),
+        (GATED + "stopping: {familywise: holm}\n", "benchmarks[0].gate shares its error with the other gates"),
+        (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate may not stand beside coupled seeds"),
         (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is no field"),
         (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw may not stand beside several benchmarks"),
         (TWO + "report: {metrics: [pass@2]}\n", "report.metrics may not stand beside several benchmarks"),
@@ -160,6 +176,6 @@ def test_what_cannot_be_is_told_where_it_stands(text: str, problem: str) -> None
 def test_the_schema_for_editors_has_what_an_entry_may_say() -> None:
     schema = json_schema()
     entry = schema["$defs"]["BenchmarkPart"]["properties"]
-    assert {"name", "weight", "questions", "grader", "prompt", "benchmark"} == entry.keys()
+    assert {"name", "weight", "gate", "questions", "grader", "prompt", "benchmark"} == entry.keys()
     assert "benchmarks" not in schema["$defs"]["QuestionsConfig"]["properties"]
     assert all(one.get("description") for one in entry.values())

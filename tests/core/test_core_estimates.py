@@ -87,7 +87,7 @@ def test_what_others_answer_leaves_no_trace_in_an_estimate(prior: Prior, seed: i
 
 
 def test_only_the_models_of_a_round_are_estimated_anew() -> None:
-    bench = Bench(3, 4, BINARY)
+    bench = Bench(3, 4, BINARY, benchmark_of=np.array([0, 0, 1, 1]), gates=((1, 0.1),))
     first, second = some_counts(3, 4, seed=1), some_counts(3, 4, seed=2)
     known = update(Estimates.nothing(bench), np.arange(3), first, bench, "self", 80)
     later = update(known, np.array([1]), second, bench, "self", 80)

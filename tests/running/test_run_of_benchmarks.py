@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -126,3 +127,50 @@ def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) 
     before = found(ended)
     invoke("regrade", ended)
     assert found(ended).models == before.models
+
+
+def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: Site) -> None:
+    """A build may be far worse in all, but not on the easy questions: there one is, and the other is better."""
+    easy, hard = question_rows(small_world()), question_rows(small_world())
+    for name, rows in (("easy", list(easy)[3:]), ("hard", list(hard)[:3])):
+        (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = site.config(
+        benchmarks=[
+            {"name": "easy", "gate": "10%", "questions": "easy.jsonl"},
+            {"name": "hard", "questions": "hard.jsonl"},
+        ],
+        objective={"kind": "baseline", "baseline": "bob", "gate": True},
+        stopping={"delta": "70%"},
+        trials={"min": 4, "max": 120},
+    )
+    del config["questions"]
+    path = site.folder / "run.yaml"
+    path.write_text(json.dumps(config))
+    ran = site.run(path)
+    assert ran.exit_code == ExitCode.WORSE, ran.output
+    assert "on easy worse than bob by more than 10 points." in ran.output
+    results = found(site.directory())
+    outcomes = {row.model: (row.outcome, row.why) for row in results.gate}
+    assert outcomes == {
+        "ada": (
+            "PASS",
+            "on all questions less than 70 points worse than bob, or better; "
+            "on easy less than 10 points worse than bob, or better",
+        ),
+        "cyd": ("FAIL", "on easy worse than bob by more than 10 points"),
+    }
+    gates = {(row.group, row.model): row.gate for row in results.groups if row.by == "benchmark"}
+    assert gates["easy", "ada"] == "PASS"
+    assert gates["easy", "cyd"] == "FAIL"
+    assert {gates["hard", name] for name in ("ada", "bob", "cyd")} == {gates["easy", "bob"]} == {None}
+    assert "Nothing is decided" not in markdown(read_view(site.directory()))
+    comment = invoke("report", site.directory(), "--format", "pr", "-o", "-")
+    assert comment.count("**FAIL: ") == comment.count("**PASS: ") == 1
+    assert ") FAIL |" in comment and ") PASS |" in comment
+    cases = ElementTree.fromstring(invoke("report", site.directory(), "--format", "junit", "-o", "-")).iter("testcase")
+    told = {case.attrib["name"]: case[0] for case in cases}
+    assert told["cyd against bob"].tag == "failure"
+    assert "easy: FAIL, " in (told["cyd against bob"].text or "")
+    assert "easy: PASS, " in (told["ada against bob"].text or "")
+    again = site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240")
+    assert again.exit_code == ExitCode.REACHED, "how much worse a build may be says nothing of its trials"

@@ -5,7 +5,8 @@ import { region, table } from "./parts.js";
 import { name, percent } from "./text.js";
 /** @import { ModelRow, Results } from "./sent.js" */
 
-/** @typedef {{ column: string, model: string, value: number | null, lo: number | null, hi: number | null }} Cell */
+/** @typedef {{ column: string, model: string, value: number | null, lo: number | null, hi: number | null,
+ *   gate?: string | null }} Cell */
 
 /** A table for each way to tell questions apart, with a row for each model. @param {Results} results */
 export function groupTables({ groups, models }) {
@@ -18,7 +19,7 @@ export function groupTables({ groups, models }) {
         models,
         own.map((row) => ({ ...row, column: row.group, value: row.score })),
       ),
-      h("p", { class: "note" }, "Nothing is decided by them alone."),
+      own.some((row) => row.gate) ? null : h("p", { class: "note" }, "Nothing is decided by them alone."),
     ];
   });
 }
@@ -48,5 +49,6 @@ export function columnTable(caption, models, cells) {
 /** @param {Cell | undefined} cell */
 function text(cell) {
   if (!cell || cell.value === null) return "–";
-  return `${percent(cell.value, 1)} (${percent(cell.lo, 1)} .. ${percent(cell.hi, 1)})`;
+  const gate = cell.gate ? ` ${cell.gate}` : "";
+  return `${percent(cell.value, 1)} (${percent(cell.lo, 1)} .. ${percent(cell.hi, 1)})${gate}`;
 }

@@ -284,6 +284,7 @@
  * @property {number | null} sigma
  * @property {number | null} lo
  * @property {number | null} hi
+ * @property {string | null} gate
  */
 
 /**
