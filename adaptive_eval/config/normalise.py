@@ -18,11 +18,11 @@ from warnings import warn
 from adaptive_eval.config.old_names import (
     OLD_NAMES,
     OLD_SHORT_FORMS,
+    WITHOUT_EFFECT,
     expand_preset,
     is_given,
     move,
     old_keys,
-    why_without_effect,
 )
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
 from adaptive_eval.questions.benchmark import LmEvalConfig
@@ -313,7 +313,7 @@ def _rename_old(document: Document) -> None:
             rule, mend = f"is called {written_path(new)} now, which is given too", "remove it"
             document.problems.append(Problem(old, rule, mend, place=document.place(old)))
         elif new is None:
-            told = f"{written_path(old)} has no effect any more, remove it: {why_without_effect(old)}"
+            told = f"{written_path(old)} has no effect any more, remove it: {WITHOUT_EFFECT[old[-2:]]}"
             warn(told, FutureWarning, 2)
         else:
             document.origins[new] = old

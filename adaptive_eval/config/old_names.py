@@ -50,14 +50,11 @@ WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("sites", "moment"): "messages wait as long as they should",
     ("concurrency", "steer"): "servers that tell their load are never sent more than they can use",
     ("sampling", "seed"): "it is one for the whole run",
-    ("client",): "every request is sent by the same client",
 }
 OF_RUN: Mapping[KeyPath, KeyPath | None] = {**dict.fromkeys(WITHOUT_EFFECT), **MOVED}
 OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
     ("sampling", "seed"): None,
     ("concurrency", "steer"): None,
-    ("client",): None,
-    ("server", "client"): None,
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
 }
 """Old keys of a model, or of a judge, which have some sections of their own."""
@@ -74,11 +71,6 @@ def old_keys(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, KeyPath | None]
         for old, new in (OF_MODEL if path else OF_RUN).items():
             if is_given(section, old):
                 yield (*path, *old), None if new is None else (*path, *new)
-
-
-def why_without_effect(path: KeyPath) -> str:
-    """The reason why an old key does nothing any more."""
-    return next(why for key, why in WITHOUT_EFFECT.items() if path[-len(key) :] == key)
 
 
 def is_given(tree: object, path: KeyPath) -> bool:

@@ -133,7 +133,7 @@ def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: S
 
 
 class HttpCaller:
-    """Requests over HTTP to the servers of a model; what is the same in each is prepared once."""
+    """The default client: what is the same in every request is prepared once."""
 
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
@@ -294,7 +294,7 @@ OTHER_NAMES = frozenset({62, 64})
 
 def _untrusted(error: BaseException | None) -> str | None:
     """What to do about a certificate that is not trusted, which is none of the server's failures."""
-    for _ in range(8):  # causes that are raised again may go in circles
+    for _ in range(8):  # the SDK raises causes again, so that they may go in circles
         if error is None or isinstance(error, ssl.SSLCertVerificationError):
             break
         error = error.__cause__ or error.__context__

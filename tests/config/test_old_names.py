@@ -65,11 +65,6 @@ OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({"allocation": {"growth": 0.3}}, {}, "allocation.growth has no effect any more, remove it: a round has one trial"),
     ({"sites": {"batch": 7, "keep": 30}}, {"servers": {"sites": {"keep": 30}}}, "sites.batch has no effect any more"),
-    (
-        {"models": [{**MODELS[0], "client": "openai"}, MODELS[1]]},
-        {},
-        "models[0].client has no effect any more, remove it: every request is sent by the same client",
-    ),
     ({"concurrency": {"steer": False}}, {}, "concurrency.steer has no effect any more"),
     (
         {"models": [{**MODELS[0], "sampling": {"seed": 3}}, MODELS[1]]},
@@ -121,7 +116,6 @@ def test_a_stored_run_with_old_keys_is_read() -> None:
     old["preset"], old["tracking"] = None, None
     for section in (old, *old["models"], old["grader"]):
         limits = section["concurrency"]
-        section.get("server", section)["client"] = "http"
         limits["concurrency"], limits["steer"] = limits.pop("in_flight"), True
         section.get("sampling", {}).setdefault("seed", None)
     assert RunConfig.model_validate(in_new_names(old, 30), strict=False) == now
