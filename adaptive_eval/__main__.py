@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.running.garbage import load_without_collections
+from adaptive_eval.running.garbage import disable_collections
 
 LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
 TYPER_STOPPED = 130
@@ -21,7 +21,7 @@ def main() -> None:
     for number in LIKE_CTRL_C:
         if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a closed terminal is nobody's request
             signal.signal(number, _interrupt)
-    load_without_collections()
+    disable_collections()
     try:
         from adaptive_eval.cli import main as read_command
 

@@ -24,7 +24,7 @@ from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.study.one_look import OneLook, one_look_at, smallest_fixed
+from adaptive_eval.study.one_look import OneLook, evaluate_one_look, smallest_fixed
 
 FIXED_DRAWS = 20
 """Of the fixed design, in one job."""
@@ -64,7 +64,7 @@ def fixed(job: tuple[Scenario, int]) -> OneLook:
     scenario, seed = job
     models, questions, _ = scenario.world.p.shape
     draws = [
-        one_look_at(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
+        evaluate_one_look(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
         for draw in range(FIXED_DRAWS)
     ]
     return OneLook(*(np.mean(figures, axis=0) for figures in zip(*draws, strict=True)))

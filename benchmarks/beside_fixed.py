@@ -23,7 +23,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.study.beside_fixed import beside_fixed
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.one_look import one_look_at, smallest_fixed
+from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
 from scorio.moments import IntArray
 
 TRUE_RUNS = 60
@@ -64,7 +64,7 @@ def truth(scenario: Scenario, runs: list[OneRun]) -> float:
     questions = scenario.world.p.shape[1]
     curve = np.mean(
         [
-            one_look_at(scenario.tape(10**6 + draw), scenario.world.truth, questions, scenario.cap).called
+            evaluate_one_look(scenario.tape(10**6 + draw), scenario.world.truth, questions, scenario.cap).called
             for draw in range(FIXED_DRAWS)
         ],
         axis=0,

@@ -39,7 +39,7 @@ from adaptive_eval.simulate.worlds import (
 )
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.simulated import Simulated, simulate_run
+from adaptive_eval.study.simulated import SimulatedRun, simulate_run
 from adaptive_eval.study.types import range_of
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 
@@ -138,7 +138,7 @@ def tried(kind: Kind, pilot: int, seed: int) -> Trial:
     return Trial(trials.low, trials.median, trials.high, real.trials, _decided(runs), _decided([real]))
 
 
-def _decided(runs: Sequence[Simulated]) -> float:
+def _decided(runs: Sequence[SimulatedRun]) -> float:
     return float(np.mean([run.decided for run in runs]))
 
 

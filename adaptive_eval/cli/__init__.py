@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from adaptive_eval import __version__
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.running.garbage import collect_once_loaded
+from adaptive_eval.running.garbage import enable_collections
 
 PACKAGE = "adaptive_eval"
 COMMANDS = {
@@ -86,7 +86,7 @@ def _pass_on(context: typer.Context) -> None:
     """Have the command itself read the arguments."""
     try:
         command = command_named(str(context.info_name))
-        collect_once_loaded()
+        enable_collections()
         code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(f"{PACKAGE}."):

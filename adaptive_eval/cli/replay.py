@@ -24,7 +24,7 @@ from adaptive_eval.study.replay import (
     ReplayRequest,
     perform_replay,
     prepare_replay,
-    results_of,
+    replay_results,
 )
 
 RUNS_FILE = "runs.csv"
@@ -104,7 +104,7 @@ def _one(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCod
         performed = perform_replay(prepared, seed, _shown(progress))
     reason = performed.controller.finished
     assert reason is not None
-    results = results_of(prepared, performed, time.time())
+    results = replay_results(prepared, performed, time.time())
     typer.echo(f"{why_finished(reason, asked=results is not None, fixed=_fixed(prepared))}\n")
     if results is not None:
         write_results(directory, results)

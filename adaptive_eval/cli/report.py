@@ -72,9 +72,9 @@ def report(
 def _keep_fixed(run: Path) -> None:
     """Work out the comparison of a run that has ended, and keep it with its results."""
     # imported here: simulations take a while to load
-    from adaptive_eval.study.beside_fixed import keep_beside_fixed
+    from adaptive_eval.study.beside_fixed import store_beside_fixed
 
-    if not keep_beside_fixed(run):
+    if not store_beside_fixed(run):
         raise ConfigError(
             f"{run} cannot be held against a fixed design: that takes a finished run that compares neighbours by their "
             "average, with answers of every model to every question, none of them known beforehand, one horizon and at "

@@ -19,7 +19,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.words import to_go_on
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.execute import directory_for, execute
+from adaptive_eval.running.execute import execute, run_directory
 from adaptive_eval.running.serving import RemoteServers
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
@@ -95,7 +95,7 @@ def run(
         options = TaskOptions(model or (), task_args or (), most, budget)
         settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)
-        directory = directory_for(settings, run_dir, fresh)
+        directory = run_directory(settings, run_dir, fresh)
         if dry_run:
             # imported here: a rehearsal forecasts, which a run does not
             from adaptive_eval.cli.check import rehearse

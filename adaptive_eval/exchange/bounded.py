@@ -65,7 +65,7 @@ def read_whole(file: LogFile) -> bytes:
 
 
 def decompressed(file: LogFile, packed: bytes, most: int, record: str) -> bytes:
-    """At most so many bytes of what Zstandard has packed."""
+    """Decompress at most so many bytes of what Zstandard has packed."""
     zstandard = _zstandard()
     try:
         if zstandard.frame_content_size(packed) == most - 1:
@@ -132,7 +132,7 @@ class Archive:
         return self._handle.read(info.compress_size)
 
     def _unpacked(self, info: zipfile.ZipInfo, packed: bytes) -> bytes:
-        """At most the bytes that were claimed, and one more where there are more."""
+        """Decompress at most the bytes that were claimed, and one more if there are more."""
         most = info.file_size + 1
         if info.compress_type == ZSTANDARD:
             return decompressed(self._file, packed, most, info.filename)

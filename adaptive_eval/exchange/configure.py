@@ -62,8 +62,8 @@ class LogContents:
     """No more will be asked for: what is there is the horizon."""
 
 
-def tree_of(found: LogContents) -> dict[str, Any]:
-    """The configuration as plain values, but for the addresses."""
+def config_tree(found: LogContents) -> dict[str, Any]:
+    """The configuration as plain values, without the addresses."""
     tree: dict[str, Any] = {
         "name": found.name,
         "seed": 0,
@@ -88,7 +88,7 @@ def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
     return {"categories": [{"name": f"score {rest:g}", "weight": rest}, *conditions], "name": "scores"}
 
 
-def stored_config_of(tree: Mapping[str, Any], folder: Path) -> RunConfig:
+def stored_config_from(tree: Mapping[str, Any], folder: Path) -> RunConfig:
     """The configuration that the run is stored with."""
     models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
     whole = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(folder)}
@@ -112,7 +112,7 @@ def question_lines(questions: Sequence[Question]) -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=True)
 
 
-def question_of(key: str, asked: LoggedQuestion) -> Question:
+def question_from_log(key: str, asked: LoggedQuestion) -> Question:
     """A question of the logs."""
     return Question(key, asked.prompt, asked.answer, asked.choices, asked.cluster)
 
@@ -226,8 +226,9 @@ class ImportTerms:
     """The thresholds that its rubric takes from an earlier run."""
 
 
-def terms_of(request: ImportRequest) -> ImportTerms:
-    """Raises `ConfigError` where the request contradicts itself, or its configuration has no questions."""
+def make_terms(request: ImportRequest) -> ImportTerms:
+    """Look up rubric, grader and questions; raises `ConfigError` if the request contradicts itself, or its
+    configuration has no questions."""
     config = request.config
     if config is not None:
         given = (("--grader", request.grader), ("--weights", request.weights), ("--finished", request.finished or None))

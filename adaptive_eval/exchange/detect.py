@@ -102,15 +102,15 @@ def read_records(file: LogFile) -> Records:
     with opened_file(file) as handle:
         head = handle.read(HEAD).removeprefix(BOM).lstrip()
     if head.startswith(ZIP_MAGIC):
-        return _of_zip(file)
+        return _read_zip(file)
     if head.startswith(PARQUET_MAGIC):
-        return _of_table(file, parquet_columns(file), parquet_rows(file))
+        return _read_table(file, parquet_columns(file), parquet_rows(file))
     if not head:
         raise file.refuse("is empty")
-    return _of_json(file) if head.startswith((b"{", b"[")) else _of_table(file, csv_columns(file), csv_rows(file))
+    return _read_json(file) if head.startswith((b"{", b"[")) else _read_table(file, csv_columns(file), csv_rows(file))
 
 
-def _of_zip(file: LogFile) -> Records:
+def _read_zip(file: LogFile) -> Records:
     """The samples of an Inspect log, else arrays."""
     with opened_file(file) as handle:
         archive = Archive(file, handle)
@@ -122,7 +122,7 @@ def _of_zip(file: LogFile) -> Records:
     yield from tensor.read_tensor(file)
 
 
-def _of_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
+def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
     """The reader of a table with these columns."""
     for one in TABLES:
         if one.recognises(columns):
@@ -132,7 +132,7 @@ def _of_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
     raise file.refuse(f"has the columns {', '.join(sorted(columns)) or 'none'}, which no known log has; {KNOWN}")
 
 
-def _of_json(file: LogFile) -> Records:
+def _read_json(file: LogFile) -> Records:
     """JSON lines, or one JSON text."""
     row = _first_line(file)
     if row is None:
@@ -145,7 +145,7 @@ def _of_json(file: LogFile) -> Records:
         raise file.refuse(
             "holds means only; import the trials: samples_*.jsonl of lm-eval, details_*.parquet of lighteval"
         )
-    return _of_table(file, frozenset(row), json_rows(file))
+    return _read_table(file, frozenset(row), json_rows(file))
 
 
 def _first_line(file: LogFile) -> Row | None:

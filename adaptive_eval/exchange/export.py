@@ -74,7 +74,7 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
             new_file(path, request.force) if form.ending is None else new_folder(path, request.force, form.ending)
         )
         with folder_or_file as draft:
-            form.write(source, draft, texts, on_progress or _tell_nobody)
+            form.write(source, draft, texts, on_progress or _ignore_progress)
         return ExportResult(
             path=path,
             trials=source.reader.trial_count(),
@@ -83,5 +83,5 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
         )
 
 
-def _tell_nobody(trials: int) -> None:
-    """Nobody listens."""
+def _ignore_progress(trials: int) -> None:
+    """Take no notice of the progress."""

@@ -103,7 +103,7 @@ class RecordGatherer:
             return []
         question = self._question(record, place)
         model = self._model(record, place)
-        if (why := _no_trial(record)) is not None:
+        if (why := _why_missing(record)) is not None:
             model.missing[why] += 1
             return []
         cell = (record.model, question)
@@ -274,8 +274,9 @@ def _tidied(asked: LoggedQuestion) -> LoggedQuestion:
     )
 
 
-def _no_trial(record: Record) -> str | None:
-    """Why a record is no trial: nothing came of it, it was not finished, or nothing is known of what came."""
+def _why_missing(record: Record) -> str | None:
+    """Why a record is no trial: nothing came of it, it was not finished, or nothing is known of what came; None for a
+    trial."""
     if record.answer is not None and finish_word(record.answer.finish_reason) in FAILED:
         return record.missing or f"the server gave up in the middle (finish reason {record.answer.finish_reason!r})"
     if record.missing is not None or record.has_text or record.grader_error is None:

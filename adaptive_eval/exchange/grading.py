@@ -16,8 +16,8 @@ from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.records import AWAITS
 
 
-class GradingAnew(NamedTuple):
-    """How texts are graded."""
+class TextGrading(NamedTuple):
+    """Grader of the texts, and which of them it grades."""
 
     grading: Grading
     everything: bool
@@ -33,20 +33,20 @@ async def graded_trials(
     batch: Sequence[PlacedRecord],
     questions: Mapping[str, Question],
     rubric: Rubric,
-    anew: GradingAnew | None,
+    anew: TextGrading | None,
     *,
     declared: bool,
 ) -> list[TrialRecord]:
     """The trials with their grades, in their order; `declared`: the user has given the rubric."""
     if anew is None:
-        return [_taken(one, rubric, declared=declared) for one in batch]
+        return [_logged_trial(one, rubric, declared=declared) for one in batch]
     return await asyncio.gather(
-        *(_graded(one, questions[one.question], rubric, anew, declared=declared) for one in batch)
+        *(_regraded_trial(one, questions[one.question], rubric, anew, declared=declared) for one in batch)
     )
 
 
-async def _graded(
-    one: PlacedRecord, question: Question, rubric: Rubric, anew: GradingAnew, *, declared: bool
+async def _regraded_trial(
+    one: PlacedRecord, question: Question, rubric: Rubric, anew: TextGrading, *, declared: bool
 ) -> TrialRecord:
     record = one.record
     if anew.everything and not record.has_text:
@@ -57,9 +57,11 @@ async def _graded(
             )
         raise LogError(f"{one.place}: has no text to grade; {mend}")
     if not anew.wants(record) or record.answer is None:
-        return _taken(one, rubric, declared=declared)
+        return _logged_trial(one, rubric, declared=declared)
     if not anew.everything and (verdict := _verdict(record, rubric)) is not None:
-        return _trial(one, rubric.category(verdict), {**_judged(record), **record.signals}, record.extracted, None)
+        return _trial(
+            one, rubric.category(verdict), {**_verdict_signals(record), **record.signals}, record.extracted, None
+        )
     grade = await grade_or_error(anew.grading, record.answer, question.for_trial(one.trial))
     if isinstance(grade, GraderError):
         return _trial(one, None, {}, None, str(grade))
@@ -67,7 +69,7 @@ async def _graded(
     return _trial(one, grade.category, grade.signals, grade.extracted, awaits)
 
 
-def _taken(one: PlacedRecord, rubric: Rubric, *, declared: bool) -> TrialRecord:
+def _logged_trial(one: PlacedRecord, rubric: Rubric, *, declared: bool) -> TrialRecord:
     """The trial with the grade that its log gives."""
     record = one.record
     signals = record.signals
@@ -77,7 +79,7 @@ def _taken(one: PlacedRecord, rubric: Rubric, *, declared: bool) -> TrialRecord:
         mend = "give --weights, or --config with a rubric that has it"
         raise LogError(f"{one.place}: the category must be one of the rubric's ({known}), but got {category}; {mend}")
     if category is None and record.value is not None:
-        category = _of_value(one, record.value, rubric)
+        category = _category_of_score(one, record.value, rubric)
         right = record.value >= max(rubric.weights)
         signals = {"is_correct": right, "score": record.value, **signals}
     elif category is None and record.grader_error is None:
@@ -108,16 +110,16 @@ def _verdict(record: Record, rubric: Rubric) -> dict[str, SignalValue] | None:
     """Facts for the rubric, by the log's word for right or wrong; None if only a grader knows them."""
     if record.answer is None or record.value not in (0.0, 1.0):
         return None
-    facts = {**answer_facts(record.answer), **_judged(record), **record.signals}
+    facts = {**answer_facts(record.answer), **_verdict_signals(record), **record.signals}
     return facts if rubric.needs <= facts.keys() else None
 
 
-def _judged(record: Record) -> dict[str, SignalValue]:
+def _verdict_signals(record: Record) -> dict[str, SignalValue]:
     """A log's score of 0 or 1 as signals."""
     return {"is_correct": record.value == 1.0, "score": record.value or 0.0}
 
 
-def _of_value(one: PlacedRecord, value: float, rubric: Rubric) -> int:
+def _category_of_score(one: PlacedRecord, value: float, rubric: Rubric) -> int:
     answer, signals = one.record.answer or NO_ANSWER, one.record.signals
     category = category_of_value(value, lambda: {**answer_facts(answer), **signals}, rubric)
     if category is None:

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, question_of, terms_of
+from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, make_terms, question_from_log
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import KnownNames, PlacedRecord, RecordGatherer
-from adaptive_eval.exchange.grading import GradingAnew, graded_trials
+from adaptive_eval.exchange.grading import TextGrading, graded_trials
 from adaptive_eval.exchange.run_directory import run_drafted
 from adaptive_eval.exchange.samples import LogError, LogFile
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreeing_graders, agreement
@@ -51,7 +51,7 @@ class ImportResult(NamedTuple):
 
 def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> ImportResult:
     """Import; raises `ConfigError` that names file and record, or `StoreError`, and then has written nothing."""
-    terms = terms_of(request)
+    terms = make_terms(request)
     files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
     work = _Import(terms, files, on_progress)
     with run_drafted(request.to) as draft:
@@ -100,7 +100,7 @@ class _Import:
             why = "; ".join(reasons[:3]) or "everything is left out"
             raise LogError(f"{named}: no trial is there: {why}")
 
-    async def _hand_over(self, batch: list[PlacedRecord], anew: GradingAnew | None, take: Take) -> None:
+    async def _hand_over(self, batch: list[PlacedRecord], anew: TextGrading | None, take: Take) -> None:
         declared = self._terms.request.config is not None
         records = await graded_trials(batch, self._questions, self._terms.rubric, anew, declared=declared)
         take(records)
@@ -129,7 +129,7 @@ class _Import:
         if key in self._checked:
             return
         self._checked.add(key)
-        question = self._questions.setdefault(key, question_of(placed.record.question, placed.record.asked))
+        question = self._questions.setdefault(key, question_from_log(placed.record.question, placed.record.asked))
         grader = self._terms.grader
         problem = None if grader is None else grader.key_problem(question)
         if grader is not None and problem is not None:
@@ -137,7 +137,7 @@ class _Import:
             raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
 
     @asynccontextmanager
-    async def _opened_grading(self) -> AsyncIterator[GradingAnew | None]:
+    async def _opened_grading(self) -> AsyncIterator[TextGrading | None]:
         grader, config = self._terms.grader, self._terms.request.config
         if grader is None:
             yield None
@@ -145,6 +145,6 @@ class _Import:
         folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
         pool = GradingPool(grader, self._terms.rubric, folder=folder, keys=keys)
         try:
-            yield GradingAnew(pool, everything=config is None or bool(self._terms.rubric.lacks))
+            yield TextGrading(pool, everything=config is None or bool(self._terms.rubric.lacks))
         finally:
             await pool.close()

@@ -43,13 +43,13 @@ def read_details(file: LogFile) -> Iterator[Record]:
     """The trials of a file of details."""
     match = NAME.fullmatch(file.path.name)
     task = match["task"] if match else file.path.stem
-    model = file.model or _model(file)
+    model = file.model or _model_of_folder(file)
     for number, (place, row) in enumerate(parquet_rows(file, NEEDED)):
         doc, response = (mapping(row.get(name) or row.get(f"__{name}__")) for name in ("doc", "model_response"))
         texts, thoughts = sequence(response.get("text")), sequence(response.get("reasonings"))
         if not texts or not all(isinstance(text, str) for text in texts):
             raise file.refuse("has no sampled answers (model_response.text must be a list of texts)", place)
-        asked, system = _asked(doc, response)
+        asked, system = _question_and_system(doc, response)
         if len(sequence(doc.get("gold_index"))) > 1:
             raise file.refuse(SEVERAL, place)
         for trial, text in enumerate(texts):
@@ -67,7 +67,7 @@ def read_details(file: LogFile) -> Iterator[Record]:
             )
 
 
-def _asked(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[LoggedQuestion, str | None]:
+def _question_and_system(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[LoggedQuestion, str | None]:
     """The question with its key, which is one of the choices, or the only one; and the system message."""
     choices = tuple(map(as_text, sequence(doc.get("choices"))))
     gold = doc.get("gold_index")
@@ -84,7 +84,7 @@ def _asked(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[LoggedQ
     return LoggedQuestion(prompt, "\n".join(keys), choices if len(choices) > 1 else ()), system
 
 
-def _model(file: LogFile) -> str:
+def _model_of_folder(file: LogFile) -> str:
     """The model by its folders: details/MODEL/TIME."""
     folders = file.path.absolute().parent.parts
     if "details" not in folders:

@@ -41,7 +41,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
     match = NAME.fullmatch(file.path.name)
     task = match["task"] if match else file.path.stem
     told = _results(file.path, match["time"] if match else None)
-    model = file.model or as_text(told.get("model_name")) or _of_folder(file)
+    model = file.model or as_text(told.get("model_name")) or _model_of_folder(file)
     api = "completions" if as_text(mapping(told.get("config")).get("model")) == "local-completions" else "chat"
     seen: dict[str, tuple[str, object, set[str]]] = {}
     for place, row in json_rows(file):
@@ -55,7 +55,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
         seen[key] = (place, hash(tuple(answers)), {by})
         if isinstance(row["target"], list) and len(row["target"]) > 1:
             raise file.refuse(SEVERAL, place)
-        asked, settings = _asked(row, model, api)
+        asked, settings = _question_and_settings(row, model, api)
         for trial, text in enumerate(answers):
             yield Record(
                 place=f"{place}, repeat {trial + 1}",
@@ -92,7 +92,7 @@ def _require_other_filter(
         raise file.refuse(f"has other answers than {first}, another filter of the same document", place)
 
 
-def _asked(row: Row, model: str, api: Any) -> tuple[LoggedQuestion, LoggedSettings]:
+def _question_and_settings(row: Row, model: str, api: Any) -> tuple[LoggedQuestion, LoggedSettings]:
     """The question, and how it was asked, as far as the request says it."""
     arguments = mapping(next(iter(mapping(row.get("arguments")).values()), None))
     request = arguments.get("arg_0")
@@ -146,7 +146,7 @@ def _results(path: Path, time: str | None) -> Mapping[str, Any]:
         return {}
 
 
-def _of_folder(file: LogFile) -> str:
+def _model_of_folder(file: LogFile) -> str:
     """The model's name by the name of its folder, in which its `/` is written as `__`."""
     name = file.path.absolute().parent.name.replace("__", "/")
     if "/" not in name:

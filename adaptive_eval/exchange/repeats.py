@@ -55,6 +55,6 @@ class Repeats(Generic[Trial]):
 
     @property
     def dropped(self) -> dict[str, int]:
-        """By model: the repeats that do not count."""
+        """Number of repeats that do not count, by model."""
         found = self._long + Counter({model: len(held) for model, held in self._held.items()})
         return dict(found)

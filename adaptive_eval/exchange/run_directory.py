@@ -27,12 +27,12 @@ from adaptive_eval.exchange.configure import (
     ImportTerms,
     LogContents,
     config_text,
+    config_tree,
     has_all_to_run,
+    question_from_log,
     question_lines,
-    question_of,
     run_name,
-    stored_config_of,
-    tree_of,
+    stored_config_from,
 )
 from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.graders.registry import Logged
@@ -172,12 +172,12 @@ class RunDraft:
             if grader is None:
                 config = config.model_copy(update={"grader": Logged()})
         else:
-            questions = tuple(question_of(key, one) for key, one in gathering.asked.items())
+            questions = tuple(question_from_log(key, one) for key, one in gathering.asked.items())
             can_go_on = has_all_to_run(questions)
             config = self._configured(
-                contents_of(gathering, questions, terms, grader, run_name(self._place)), can_go_on
+                log_contents(gathering, questions, terms, grader, run_name(self._place)), can_go_on
             )
-        events = [one for one in (_imported(gathering, terms), terms.thresholds) if one is not None]
+        events = [one for one in (_import_event(gathering, terms), terms.thresholds) if one is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, events)
         self.close()
         return FinishedImport(take_imported_look(self._directory, config), can_go_on)
@@ -190,14 +190,14 @@ class RunDraft:
 
     def _configured(self, found: LogContents, can_go_on: bool) -> RunConfig:
         """The configuration of what was found, which is written beside the run."""
-        tree = tree_of(found)
+        tree = config_tree(found)
         (self._directory / CONFIG_FILE).write_text(config_text(tree, can_go_on), encoding="utf-8")
         lines = "".join(f"{line}\n" for line in question_lines(found.questions))
         (self._directory / QUESTIONS_FILE).write_text(lines, encoding="utf-8")
-        return stored_config_of(tree, self._place.absolute())
+        return stored_config_from(tree, self._place.absolute())
 
 
-def contents_of(
+def log_contents(
     gathering: RecordGatherer,
     questions: tuple[Question, ...],
     terms: ImportTerms,
@@ -222,8 +222,9 @@ def contents_of(
     )
 
 
-def _imported(gathering: RecordGatherer, terms: ImportTerms) -> TrialsImported:
-    """Where the run's first trials come from: files by their names alone, since reports are published."""
+def _import_event(gathering: RecordGatherer, terms: ImportTerms) -> TrialsImported:
+    """The event that says where the run's first trials come from: files by their names alone, since reports are
+    published."""
     return TrialsImported(
         trials=sum(gathering.trials.values()),
         files=tuple(dict.fromkeys(gathering.files)),

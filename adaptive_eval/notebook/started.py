@@ -21,8 +21,8 @@ from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.execute import directory_for, execute
-from adaptive_eval.running.interrupts import HEARD
+from adaptive_eval.running.execute import execute, run_directory
+from adaptive_eval.running.interrupts import MOST_REQUESTS
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
 
 Configuration = str | Path | Mapping[str, object] | RunConfig
@@ -161,7 +161,7 @@ class _Started:
                 break
             except KeyboardInterrupt:
                 interrupted += 1
-                if interrupted > HEARD:
+                if interrupted > MOST_REQUESTS:
                     raise
                 self._stops.stop()
             except asyncio.CancelledError:
@@ -195,16 +195,16 @@ def _work(
 ) -> Work:
     async def work(stops: StopRequests) -> RunRecord:
         prepared = prepare(_loaded(config, overrides))
-        place = directory_for(prepared.config, None if directory is None else Path(directory), fresh)
+        place = run_directory(prepared.config, None if directory is None else Path(directory), fresh)
         shown = _opened(display, prepared.rubric.weights)
-        again = the_same_call(config, overrides, directory)
+        again = resuming_call(config, overrides, directory)
         await execute(prepared, place, shown, lambda ended: shown.ended(ended, again), stops)
         return read_run(place)
 
     return work
 
 
-def the_same_call(config: Configuration, overrides: Sequence[str], directory: str | Path | None) -> str:
+def resuming_call(config: Configuration, overrides: Sequence[str], directory: str | Path | None) -> str:
     """The call that goes on with the run: the same, but for `fresh`."""
     given = [repr(str(config)) if isinstance(config, str | Path) else "..."]
     given += [repr(list(overrides))] if overrides else []

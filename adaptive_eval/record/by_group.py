@@ -19,7 +19,7 @@ BENCHMARK = "benchmark"
 
 
 def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[str, tuple[str, ...]]:
-    """By what questions are told apart, and the group of each."""
+    """Groups of the questions, by what they are told apart by."""
     groups = {BENCHMARK: tuple(benchmark_named(one.id) for one in questions)} if config.benchmarks else {}
     return groups | {by: tuple(as_text(one.metadata.get(by)) or "-" for one in questions) for by in config.report.by}
 

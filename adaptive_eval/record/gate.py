@@ -78,7 +78,7 @@ def _doubtful(called: str, doubted: Sequence[str]) -> str:
 
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
-    """What a call says, in words."""
+    """A call of a gate, in words."""
     by = asked.scale.points(asked.delta)
     if outcome == FAIL:
         return f"worse than {asked.baseline}" + (f" by more than {by}" if asked.delta else "")

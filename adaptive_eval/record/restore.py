@@ -236,7 +236,7 @@ def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
 
 
 def _why_not_anew(config: RunConfig) -> str:
-    """What decided the run, and is not here to read it."""
+    """Why the run cannot be worked out anew: what decided it is not loaded."""
     if (rule := str(config.stopping.rule)) in RETIRED:
         return (
             f"the run was decided by the rule {rule} of an earlier version; `adaptive-eval run` with its configuration "

@@ -71,7 +71,7 @@ class StartingPoint(NamedTuple):
 
     @property
     def news(self) -> list[Event]:
-        """What has to be written down yet."""
+        """Events that have to be stored yet."""
         return [
             event
             for event in (self.prior, self.thresholds, *self.recorded, self.labels, self.opponent)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from adaptive_eval.graders.verifying import VerifierPool
 
 
-def grading_of(prepared: PreparedRun) -> "GradingPool | JudgePool | VerifierPool":
-    """The graders of a run, to be closed in the end."""
-    return open_grading(prepared.config, prepared.rubric, worst_verdict(prepared.config, prepared.questions))
+def open_run_graders(prepared: PreparedRun) -> "GradingPool | JudgePool | VerifierPool":
+    """Open the graders of a run, to be closed in the end."""
+    return open_graders(prepared.config, prepared.rubric, worst_verdict(prepared.config, prepared.questions))
 
 
-def open_grading(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "GradingPool | JudgePool | VerifierPool":
-    """The graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
+def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "GradingPool | JudgePool | VerifierPool":
+    """Open the graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
     if isinstance(config.grader, Judge):
         from adaptive_eval.graders.judging import JudgePool  # loads what endpoints need, which `validate` does not
 

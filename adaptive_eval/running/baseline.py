@@ -43,6 +43,6 @@ async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], 
 
 
 def kept_baseline(asked_as: str, events: Sequence[Event]) -> LabelScores | None:
-    """What an earlier start was told."""
+    """The scores that an earlier start has stored."""
     kept = [one for one in events_of_kind(events, BaselineAsked) if one.asked_as == asked_as and one.scores]
     return LabelScores(tuple(kept[-1].scores), frozenset(kept[-1].unseen)) if kept else None

@@ -25,18 +25,18 @@ from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.words import promise_in_short
-from adaptive_eval.running.answer_keys import check_keys, grading_of
+from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.greedy import FOLDER as GREEDY
 from adaptive_eval.running.greedy import ask_greedily
 from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSource
-from adaptive_eval.running.notify import notifier_of
+from adaptive_eval.running.notify import open_notifier
 from adaptive_eval.running.opponent import FOLDER as OPPONENT
 from adaptive_eval.running.opponent import ask_opponent, opponent_begun
 from adaptive_eval.running.serving import LOGS, RemoteServers, opened_endpoints
 from adaptive_eval.running.session import Session
-from adaptive_eval.running.tracking import tracking_of
+from adaptive_eval.running.tracking import open_tracking
 from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
 from adaptive_eval.store import (
     CommitBatch,
@@ -49,8 +49,8 @@ from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.whereabouts import fresh_directory, newest_directory, point_to, require_own_ledger, runs_at
 
 
-def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:
-    """Where a run lies: where the user says, else the newest of its name, or with `fresh` one beside it."""
+def run_directory(config: RunConfig, given: Path | None, fresh: bool) -> Path:
+    """The directory of a run: the given one, else the newest of its name, or with `fresh` a new one beside it."""
     if given is None:
         section = config.store
         place = section.folder, config.name, runs_at(section.ledger) if section.ledger else []
@@ -88,7 +88,7 @@ async def execute(
     committed by then is intact, and what was raised is stored beside it.
     """
     config = prepared.config
-    tracking, notifier = tracking_of(config, directory), notifier_of(config)
+    tracking, notifier = open_tracking(config, directory), open_notifier(config)
     watchers = Watchers(*(one for one in (watcher, tracking, notifier) if one is not None))
 
     def tell_all(ended: Ended) -> None:
@@ -156,7 +156,7 @@ class _Execution:
         prepared, store = beginning.prepared, opened.store
         elsewhere = None if self._sites is None else self._sites.open(prepared, store)
         async with opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere) as serving:
-            grading = grading_of(prepared)
+            grading = open_run_graders(prepared)
             try:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
                 news = [*beginning.news, *await take_baseline(grading, store, bears)]
@@ -187,7 +187,7 @@ class _Execution:
             found = await ask_opponent(prepared, beginning, store, ask, lambda: stops.heard)
         else:
             found = await ask_greedily(beginning, store, ask, lambda: stops.heard)
-        parts.first_is_over()
+        parts.begin_second_part()
         if found.ended is not None or found.beginning is None:
             assert found.ended is not None
             parts.end()

@@ -35,8 +35,8 @@ AskRun = Callable[[StartingPoint], Awaitable[Ended]]
 """Asks for what such a run lacks, to its end."""
 
 
-class SpentByNow(NamedTuple):
-    """What a run has used, with what was lost."""
+class RunSpending(NamedTuple):
+    """Usage of a run so far, with lost answers."""
 
     trials: int
     cost: Cost
@@ -52,8 +52,9 @@ class FirstPartFound(NamedTuple):
     ended: Ended | None = None
 
 
-def part_of(config: RunConfig, suffix: str, trials: int, budget: BudgetConfig) -> dict[str, Any]:
-    """What a part has otherwise than the run: so many trials of each question, by which nothing is decided."""
+def first_part_changes(config: RunConfig, suffix: str, trials: int, budget: BudgetConfig) -> dict[str, Any]:
+    """Settings in which a first part differs from the run: so many trials of each question, by which nothing is
+    decided."""
     return {
         "name": config.name[: LONGEST_NAME - len(suffix)] + suffix,
         "objective": ObjectiveConfig.model_validate({"kind": "precision", "half_width": NEVER_SO_NARROW}),
@@ -75,13 +76,13 @@ def ended_early(ended: Ended, store: Store, *, stopped: bool = False) -> FirstPa
     return FirstPartFound(None, replace(ended, reason=reason, results=None, directory=store.directory, servers_up=0))
 
 
-def spent_in(reader: RunReader, *, without: str | None = None) -> SpentByNow:
-    """What a run has used by now, with models that left and with its first part, unless it is `without` that."""
+def run_spending(reader: RunReader, *, without: str | None = None) -> RunSpending:
+    """Usage of a run so far, with removed models and, unless that is `without`, with its first part."""
     stored = StoredRun(reader)
     models, sums = stored.setup.roster.models, reader.sums()
     beside = [row for row in stored.beside if row.what != without]
     requests = [sum(one.gpu_seconds for one in sums if one.model == name) for name in models]
-    return SpentByNow(
+    return RunSpending(
         trials=reader.trial_count() + sum(row.trials for row in beside if row.what in PARTS),
         cost=total_cost([*(one for one in sums if one.model in models), *beside]),
         counted_gpu_seconds=counted_gpu_seconds(stored.servers, requests, beside),

@@ -11,14 +11,14 @@ _loaded_is_frozen = False
 """Whether what is frozen is what the command line has loaded."""
 
 
-def load_without_collections() -> None:
-    """While a command is loaded nothing is looked for: what modules make stays, and to walk over it again and again
-    takes a fifth of a start."""
+def disable_collections() -> None:
+    """Collect no garbage while a command is loaded: what modules make stays, and walking over it again and again takes
+    a fifth of a start."""
     gc.disable()
 
 
-def collect_once_loaded() -> None:
-    """From here on garbage is looked for, and never among what was loaded."""
+def enable_collections() -> None:
+    """Collect garbage from here on, but never walk over what was loaded."""
     global _loaded_is_frozen
     if not gc.isenabled():
         gc.freeze()

@@ -7,7 +7,14 @@ from adaptive_eval.config.prepare import PreparedRun, with_questions
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.record.prior import first_outcomes, taken_prior
 from adaptive_eval.record.starting_point import StartingPoint, earlier_run, load_starting_point
-from adaptive_eval.running.first_part import SPENT, AskRun, FirstPartFound, ended_early, part_of, spent_in
+from adaptive_eval.running.first_part import (
+    SPENT,
+    AskRun,
+    FirstPartFound,
+    ended_early,
+    first_part_changes,
+    run_spending,
+)
 from adaptive_eval.store import CommitBatch, PriorTaken, RunReader, Store
 from adaptive_eval.store.spending import spent_on_greedy
 
@@ -31,7 +38,7 @@ async def ask_greedily(
         return ended_early(ended, store, stopped=stopped())
     with RunReader.intact(directory) as reader:
         found = first_outcomes(reader, earlier_run(reader), set(names))
-        spent = spent_in(reader)
+        spent = run_spending(reader)
     if not found:
         return ended_early(ended, store)
     kept = {} if beginning.kept is None else dict(beginning.kept.outcomes)
@@ -56,7 +63,7 @@ async def ask_greedily(
 def _greedy_run(prepared: PreparedRun, left: BudgetConfig) -> PreparedRun:
     """One trial a question at temperature 0, graded as the run is; it decides nothing."""
     config = prepared.config
-    changes = {**part_of(config, SUFFIX, 1, left), "models": tuple(map(_greedily, config.models))}
+    changes = {**first_part_changes(config, SUFFIX, 1, left), "models": tuple(map(_greedily, config.models))}
     return with_questions(config.model_copy(update=changes), prepared.questions)
 
 
@@ -76,19 +83,19 @@ DRAWING = ("temperature", "top_p", "top_k", "min_p")
 
 
 def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
-    """The caps without what the run itself has used by now; as much as next to nothing where that is all."""
-    spent, budget, first = spent_in(reader, without=FOLDER), config.budget, spent_on_greedy(reader.events())
+    """The caps without what the run itself has used by now; next to nothing if that is all of them."""
+    spent, budget, first = run_spending(reader, without=FOLDER), config.budget, spent_on_greedy(reader.events())
     seconds = spent.seconds - (0.0 if first is None else first.seconds)
 
-    def without(cap: float | None, used: float) -> float | None:
+    def remaining(cap: float | None, used: float) -> float | None:
         return None if cap is None else max(cap - used, NEXT_TO_NOTHING)
 
     return budget.model_copy(
         update={
             "trials": None if budget.trials is None else max(budget.trials - spent.trials, 1),
             "tokens": None if budget.tokens is None else max(budget.tokens - spent.cost.tokens, 1),
-            "usd": without(budget.usd, spent.cost.usd),
-            "gpu_hours": without(budget.gpu_hours, spent.counted_gpu_seconds / 3600.0),
-            "wall_time": without(budget.wall_time, seconds),
+            "usd": remaining(budget.usd, spent.cost.usd),
+            "gpu_hours": remaining(budget.gpu_hours, spent.counted_gpu_seconds / 3600.0),
+            "wall_time": remaining(budget.wall_time, seconds),
         }
     )

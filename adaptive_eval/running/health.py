@@ -27,13 +27,13 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     try:
         async with opened_endpoints(config, logs, patient=False) as serving:
             groups = await asyncio.gather(
-                _of_those_that_are_up(serving),
-                *(_in_turn(host, asked) for host in serving.hosts if isinstance(host, Host)),
+                _check_running(serving),
+                *(_check_launched(host, asked) for host in serving.hosts if isinstance(host, Host)),
             )
         found = {number: health for group in groups for number, health in group.items()}
         well = all(health.ok for health in found.values())
     finally:
-        _clear(logs, well)
+        _remove_logs(logs, well)
     return {model.name: found[number] for number, model in enumerate(config.models)}
 
 
@@ -61,22 +61,22 @@ async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Heal
 
     `elsewhere` says it of those that would be started on other machines.
     """
-    launched = _would_be_here(config) if elsewhere is None else elsewhere
+    launched = _local_launch_health(config) if elsewhere is None else elsewhere
     others = tuple(model for model in config.asked if model.launch is None)
     found = await check_endpoints(config.model_copy(update={"models": others}))
     found |= launched
     return {model.name: found[model.name] for model in config.asked}
 
 
-def _would_be_here(config: RunConfig) -> dict[str, Health]:
+def _local_launch_health(config: RunConfig) -> dict[str, Health]:
     missing = dict(missing_programs(config, read_environment(config.folder)))
     return {
         model.name: Health(
             (
                 ReplicaHealth(
-                    url=_where(config, number),
+                    url=_launch_place(config, number),
                     healthy=model.name not in missing,
-                    detail=missing.get(model.name) or _would_be_started(model, model.launch),
+                    detail=missing.get(model.name) or _launch_detail(model, model.launch),
                 ),
             )
         )
@@ -85,31 +85,31 @@ def _would_be_here(config: RunConfig) -> dict[str, Health]:
     }
 
 
-def _where(config: RunConfig, number: int) -> str:
-    """Where a model's server would run."""
+def _launch_place(config: RunConfig, number: int) -> str:
+    """The place or places where a model's server would run."""
     (places,) = (group.places for group in config.serving_groups if number in group.models)
     return f"on {' or '.join(places)}" if places else "a server of its own"
 
 
-def _would_be_started(model: ModelConfig, launch: LaunchConfig) -> str:
+def _launch_detail(model: ModelConfig, launch: LaunchConfig) -> str:
     holder = None if launch.exclusive is None else holder_of_place(launch.exclusive)
     when = "" if holder is None else f" when {holder} has ended"
     return f"would be started{when}: {shlex.join(launch_words(model, launch))}"
 
 
-def _clear(logs: Path, well: bool) -> None:
+def _remove_logs(logs: Path, well: bool) -> None:
     """Delete the logs, unless someone may want to read them."""
     if well or not any(logs.iterdir()):
         shutil.rmtree(logs)
 
 
-async def _of_those_that_are_up(serving: Serving) -> dict[int, Health]:
+async def _check_running(serving: Serving) -> dict[int, Health]:
     launched = {number for host in serving.hosts for number in host.models}
     up = {number: endpoint for number, endpoint in enumerate(serving.endpoints) if number not in launched}
     return dict(zip(up, await asyncio.gather(*(endpoint.check() for endpoint in up.values())), strict=True))
 
 
-async def _in_turn(host: Host, asked: set[int]) -> dict[int, Health]:
+async def _check_launched(host: Host, asked: set[int]) -> dict[int, Health]:
     """Start, ask and stop one server after the other; those of a pool only at one of its places."""
     found = {}
     for number, server in host.servers.items():

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-HEARD = 2
+MOST_REQUESTS = 2
 """The next one acts as it does in any program."""
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSource(Protocol):
-    """Where requests to stop come from: the first waits for what is in flight, the second stops at once."""
+    """Source of requests to stop: the first waits for what is in flight, the second stops at once."""
 
     def hear(self, handle: Callable[[], None]) -> None:
         """Call this at each of them from now on."""
@@ -27,7 +27,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
     """Hears them in the loop from `hear` to the end of the context."""
 
     def __init__(self) -> None:
-        self._left = HEARD
+        self._left = MOST_REQUESTS
 
     def hear(self, handle: Callable[[], None]) -> None:
         """Call this at each of them from now on."""

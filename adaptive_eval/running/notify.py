@@ -36,8 +36,8 @@ LONGEST_BETWEEN = 60.0
 """Seconds between two questions whether anything has come."""
 
 
-def notifier_of(config: RunConfig) -> "Notifier | None":
-    """Who tells of a run, where its configuration asks for it; raises `ConfigError` where the address is not there."""
+def open_notifier(config: RunConfig) -> "Notifier | None":
+    """Open the notifier of a run if its configuration asks for one; raises `ConfigError` if its address is not set."""
     if config.notify is None:
         return None
     environment = read_environment(config.folder)

@@ -16,7 +16,7 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.registry import AsTheyAre
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
-from adaptive_eval.running.first_part import AskRun, FirstPartFound, ended_early, part_of, spent_in
+from adaptive_eval.running.first_part import AskRun, FirstPartFound, ended_early, first_part_changes, run_spending
 from adaptive_eval.store import CommitBatch, OpponentAnswered, OpponentBegun, RunReader, Store
 
 FOLDER = "opponent"
@@ -31,7 +31,7 @@ ANSWERED = RubricConfig(
 
 
 def opponent_begun(prepared: PreparedRun) -> OpponentBegun:
-    """What is asked for first."""
+    """The event that says what is requested first."""
     opponent = prepared.config.opponent
     assert opponent is not None
     return OpponentBegun(opponent.name, opponent_trials(prepared.config), len(prepared.questions))
@@ -46,10 +46,10 @@ async def ask_opponent(
     ended = await ask(load_starting_point(_opponent_run(prepared, number), directory))
     with RunReader.intact(directory) as reader:
         whole = reader.trial_count() >= number * len(prepared.questions) and not _lacks_some(prepared, reader, number)
-        spent = spent_in(reader)
+        spent = run_spending(reader)
     if stopped() or not whole:
         return ended_early(ended, store, stopped=stopped())
-    others = _answers(prepared, directory, number)
+    others = _answers_by_question(prepared, directory, number)
     each = [len(some) for some in others.values()]
     assert prepared.config.opponent is not None
     event = OpponentAnswered(
@@ -81,7 +81,7 @@ def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
     config = prepared.config
     assert config.opponent is not None
     models = (config.opponent,)
-    part = part_of(config, SUFFIX, trials, config.budget)
+    part = first_part_changes(config, SUFFIX, trials, config.budget)
     if config.trials.seeds == "coupled":
         part["trials"] = part["trials"].model_copy(update={"seeds": "hashed"})
     changes = {
@@ -101,8 +101,8 @@ def _lacks_some(prepared: PreparedRun, reader: RunReader, number: int) -> bool:
     return any((question.id, trial) not in there for question in prepared.questions for trial in range(number))
 
 
-def _answers(prepared: PreparedRun, directory: Path, number: int) -> Mapping[str, tuple[str, ...]]:
-    """By question; `ConfigError` where all that came of one is that nothing came in time."""
+def _answers_by_question(prepared: PreparedRun, directory: Path, number: int) -> Mapping[str, tuple[str, ...]]:
+    """The opponent's answers by question; raises `ConfigError` if all attempts at one timed out."""
     grader, opponent = prepared.config.grader, prepared.config.opponent
     assert isinstance(grader, Judge) and opponent is not None
     found = answers_in(directory, opponent.name, grader.longest)

@@ -29,7 +29,7 @@ class Publisher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="results-writer")
 
     def looked(self) -> None:
-        """There is something new."""
+        """Publish soon: a look was taken."""
         self._due.set()
 
     async def run(self) -> None:

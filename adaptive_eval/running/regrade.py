@@ -35,7 +35,7 @@ from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.thresholds import thresholds_from_run
-from adaptive_eval.running.answer_keys import open_grading
+from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, in_vain
@@ -70,7 +70,7 @@ OF_INSPECT = (
 
 
 class Regraded(NamedTuple):
-    """What came of it."""
+    """Outcome of a regrade."""
 
     answers: int
     changed: int
@@ -95,7 +95,7 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
         if config is None:
             header, settings, questions = (
                 None,
-                _without_code(stored_config(stored), directory),
+                _config_without_code(stored_config(stored), directory),
                 stored_questions(stored),
             )
         else:
@@ -104,7 +104,7 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
             if config.opponent is not None:
                 questions = with_others(questions, others_in(stored))
             header = run_header(config, questions)
-            as_now = _graded_as(stored, header)
+            as_now = _header_graded_as(stored, header)
             require_same_meaning(as_now, header, directory)
             if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
                 _require_no_recorded(store)
@@ -121,21 +121,21 @@ async def _regrade(
     before: list[int | None] = []
     used: list[Cost | None] = []
 
-    def noted(records: Iterator[TrialRecord]) -> Iterator[TrialRecord]:
+    def note(records: Iterator[TrialRecord]) -> Iterator[TrialRecord]:
         for record in records:
             before.append(record.category)
             used.append(spent_in(record.signals))
             yield record
 
     there = store.reader.trials("ungraded" if header is None else "all")
-    records = noted(record for record in there if header is not None or not record.awaits)
+    records = note(record for record in there if header is not None or not record.awaits)
     if header is None:
         rubric, thresholds = kept_rubric(config.rubric, store.reader.events()), None
     else:
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, frozen_of(thresholds))
     verdict = worst_verdict(config, questions)
-    pool = open_grading(config, rubric, verdict)
+    pool = open_graders(config, rubric, verdict)
     capped = verdict != NO_COST and budget_of(config.budget).bought
     judged = RejudgingCosts(prepare(config), store, verdict, pool.lost_vote, beyond_caps) if capped else None
     again: Callable[[str], Again | None] = (lambda model: None) if judged is None else judged.again
@@ -169,7 +169,7 @@ async def _regrade(
         events: list[Event] = [TrialsRegraded(done.answers, done.answers, done.changed, done.failed, opening=last)]
         events += [] if thresholds is None else [thresholds]
         events += [] if ledger is None else [ledger.taken_back()]
-        events += by_model(filter(None, map(in_vain, regrades, used)))
+        events += sum_by_model(filter(None, map(in_vain, regrades, used)))
         store.regrade(regrades, events, header, opening)
         done = done._replace(after=StoredRun(store.reader).results_anew(running=False))
         if done.after is not None:
@@ -203,8 +203,8 @@ def judged_cells(stored: StoredRun) -> list[CellCount]:
     ]
 
 
-def by_model(events: Iterable[VerdictsWasted]) -> list[VerdictsWasted]:
-    """One for each model."""
+def sum_by_model(events: Iterable[VerdictsWasted]) -> list[VerdictsWasted]:
+    """Sum the events of each model into one."""
     sums: dict[str, GradingUse] = {}
     for one in events:
         sums[one.model] = sums.get(one.model, NO_GRADING).plus(wasted_use(one))
@@ -243,9 +243,8 @@ def _fitted(
     return event, found
 
 
-def _without_code(config: RunConfig, directory: Path) -> RunConfig:
-    """A stored configuration to grade by: none that names code or a server, and without a folder that nobody here has
-    given."""
+def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
+    """A stored configuration to grade by; raises `ConfigError` if it names code or a server. Its folder is left out."""
     if isinstance(config.grader, AskedGrader):
         raise ConfigError(
             f"the run in {directory} is graded by a {config.grader.kind} at an address that the run names, and nothing "
@@ -263,7 +262,8 @@ def _without_code(config: RunConfig, directory: Path) -> RunConfig:
 
 
 def _require_no_recorded(store: Store) -> None:
-    """Of a recorded model only the grades are known, and those that it is compared with must be by the same grader."""
+    """Raise `StoreError` if the run has recorded models: only their grades are known, which must be by the same grader
+    as those of the models they are compared with."""
     recorded = events_of_kind(store.reader.events(), OutcomesRecorded)
     if recorded:
         names, runs = ", ".join(event.model for event in recorded), sorted({event.directory for event in recorded})
@@ -274,7 +274,7 @@ def _require_no_recorded(store: Store) -> None:
 
 
 def _require_no_prior(store: Store) -> None:
-    """Of R0 only the grades are known."""
+    """Raise `StoreError` if the run counts R0, of which only the grades are known."""
     taken = events_of_kind(store.reader.events(), PriorTaken)
     if taken:
         raise StoreError(
@@ -284,7 +284,7 @@ def _require_no_prior(store: Store) -> None:
 
 
 def _require_texts(store: Store) -> None:
-    """An imported trial of which only the grade is known cannot be graded again."""
+    """Raise `StoreError` if some imported trials have no text, and so cannot be graded again."""
     without = sum(event.without_text for event in events_of_kind(store.reader.events(), TrialsImported))
     if without:
         raise StoreError(
@@ -298,8 +298,8 @@ def _count(before: list[int | None], regrades: list[Regrade]) -> Regraded:
     return Regraded(len(regrades), changed, sum(new.failed for new in regrades))
 
 
-def _graded_as(stored: RunHeader, now: RunHeader) -> RunHeader:
-    """The stored run as if it had been graded as it is to be graded now."""
+def _header_graded_as(stored: RunHeader, now: RunHeader) -> RunHeader:
+    """The header of the stored run if it had been graded as it is to be graded now."""
     meaning = {**stored.meaning, **{key: now.meaning[key] for key in GRADING}}
     questions = {
         key: {**body, "answer": now.questions[key]["answer"]} if key in now.questions else body

@@ -11,7 +11,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.running.answer_keys import grading_of
+from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, without_secrets
 from adaptive_eval.seeds import trial_seed
@@ -37,7 +37,7 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
     config = prepared.config
     direct = tuple(config.models[number].model_copy(update={"batch": None}) for number in chosen)
     asked = config.model_copy(update={"models": direct})
-    pool = grading_of(prepared)
+    pool = open_run_graders(prepared)
     try:
         with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
             async with opened_endpoints(asked, Path(logs), patient=False) as serving:

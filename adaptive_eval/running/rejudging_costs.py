@@ -58,7 +58,7 @@ class RejudgingCosts:
         return self._short(self._spent.plus(self._wanted)) is None
 
     def again(self, model: str) -> Again:
-        """Counts a reply that was lost, and says whether the caps bear another one."""
+        """A callback that counts a lost reply, and says whether the caps bear another one."""
 
         async def asked_again() -> bool:
             self._lost[model] += 1
@@ -74,7 +74,7 @@ class RejudgingCosts:
 
 
 class VerdictLedger:
-    """What a regrade has asked so far, in the store."""
+    """Cost of the verdicts that a regrade has requested so far, kept in the store."""
 
     def __init__(self, store: Store, worst: Cost, vote: Cost | None = None) -> None:
         """`worst`: what a verdict may cost; nothing where no cap counts it, and then only what has come is entered.
@@ -105,7 +105,7 @@ class VerdictLedger:
 
 
 def _in_flight(prepared: PreparedRun, reader: RunReader) -> Cost:
-    """What was asked for when an earlier start was killed, at its worst."""
+    """Worst cost of the requests that were in flight when an earlier start was killed."""
     total, counts = NO_COST, reader.in_flight()
     for model, worst in zip(prepared.config.models, prepared.plan.bench.worst_cost, strict=True):
         total = total.plus(lost_cost(model, worst).times(counts.get(model.name, 0)))

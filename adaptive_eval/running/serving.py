@@ -83,7 +83,7 @@ def open_server(
 def _spec(
     model: ModelConfig, config: RunConfig, environment: Mapping[str, str], logs: Path, place: str | None, port: int
 ) -> ServerSpec:
-    """What is started for this model at this port."""
+    """Command, environment and log of the server of this model at this port."""
     launch, pool = model.launch, config.servers.pool
     assert launch is not None
     in_pool = pool is not None and model.in_pool
@@ -146,7 +146,7 @@ class StartedHost(ServerHost, Protocol):
 
 @dataclass(slots=True)
 class Serving:
-    """Who serves the models of a run."""
+    """Endpoints and hosts that serve the models of a run."""
 
     endpoints: Sequence[Endpoint]
     """One for each model, in their order."""
@@ -169,14 +169,14 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class RemoteHosts:
-    """Who starts servers on other machines, and the endpoint of each model that is served there, by its number."""
+    """Remote hosts, and the endpoint of each model that they serve, by model index."""
 
     hosts: Sequence[StartedHost]
     endpoints: Mapping[int, Endpoint]
 
 
 class RemoteServers(Protocol):
-    """Who can start the servers of a run on other machines."""
+    """Starts the servers of a run on other machines."""
 
     def open(self, prepared: PreparedRun, store: Store) -> RemoteHosts:
         """Hosts for the models of the run, which is stored there; nothing is started."""
@@ -187,7 +187,7 @@ class RemoteServers(Protocol):
 async def opened_endpoints(
     config: RunConfig, logs: Path, *, patient: bool = True, elsewhere: RemoteHosts | None = None
 ) -> AsyncIterator[Serving]:
-    """Everything that serves the models; all is closed, and every server stopped, in the end.
+    """Open everything that serves the models; in the end all is closed, and every server stopped.
 
     What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have. Servers are
     started on this machine, unless `elsewhere` says otherwise.
@@ -201,7 +201,7 @@ async def opened_endpoints(
         notices = allow_open_files(config)
         loads = LoadWatch()
         if elsewhere is None:
-            elsewhere = _hosts_here(config, keys, logs, places, notices)
+            elsewhere = _open_local_hosts(config, keys, logs, places, notices)
         hosts, launched = elsewhere.hosts, elsewhere.endpoints
         if config.benchmark is not None:
             launched = {**launched, **_inspected(config, config.benchmark, keys, logs, stack)}
@@ -269,15 +269,15 @@ def _inspected(
     }
 
 
-def _hosts_here(
+def _open_local_hosts(
     config: RunConfig, keys: Mapping[str, str], logs: Path, places: ExclusivePlaces, notices: Sequence[Notice]
 ) -> RemoteHosts:
     hosts = open_hosts(config, keys, logs, places, notices)
-    return RemoteHosts(hosts, _endpoints_of(hosts))
+    return RemoteHosts(hosts, _endpoints_by_model(hosts))
 
 
-def _endpoints_of(hosts: Sequence[Host]) -> dict[int, Endpoint]:
-    """For each launched model, the endpoint that reaches its servers, wherever they run."""
+def _endpoints_by_model(hosts: Sequence[Host]) -> dict[int, Endpoint]:
+    """The endpoint of each launched model, which reaches its servers wherever they run."""
     found: dict[int, list[LaunchedEndpoint]] = {}
     for host in hosts:
         for number, server in host.servers.items():
@@ -299,7 +299,7 @@ def _batched(
 
 
 def allow_open_files(config: RunConfig) -> list[Notice]:
-    """What there is to say of this machine before anything is asked; open files are allowed as far as they can be."""
+    """Raise the limit of open files; returns a notice if that is not enough."""
     servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
     wanted = open_files.wanted_for(sum(servers), len(servers))
     allowed = open_files.allow(wanted)

@@ -63,7 +63,7 @@ class Session:
         self._watcher = watcher
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
         self._controller = Controller(prepared.plan, outside_plan=removed.in_all)
-        self._publisher = Publisher(store.directory, self._known)
+        self._publisher = Publisher(store.directory, self._take_state)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stopping.on_alarm
@@ -90,7 +90,7 @@ class Session:
             self._controller,
             self._scheduler,
             serving.endpoints,
-            self._spent_beside,
+            self._other_costs,
             lambda: self._events,
         )
         self._events = store.reader.events()
@@ -151,12 +151,12 @@ class Session:
     # -- the scheduler's observer -----------------------------------------------------------------------------------
 
     def looked(self, looks: Sequence[Look]) -> None:
-        """Rounds were completed."""
+        """Publish and show looks."""
         self._publisher.looked()
         self._watcher.looked(looks)
 
     def happened(self, event: Event) -> None:
-        """Something was recorded."""
+        """Keep and show an event."""
         self._events.append(event)
         self._commands.hear(event)
         self._watcher.happened(event)
@@ -183,7 +183,7 @@ class Session:
             servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
         )
 
-    def _known(self) -> Snapshot | Unjudged | None:
+    def _take_state(self) -> Snapshot | Unjudged | None:
         """State of the run; None if nothing has come yet, and the run goes on."""
         subject, controller = self._subject, self._controller
         elapsed, now = self._scheduler.meter.elapsed(), time.time()
@@ -197,7 +197,7 @@ class Session:
             stopped=stopped,
             events=self._events,
             held=self._scheduler.meter.held(),
-            beside=self._spent_beside(),
+            beside=self._other_costs(),
             correct=self._over and not self._prepared.config.plug_ins,
         )
         reason, any_answer = controller.finished, bool(controller.arrived.any())
@@ -209,7 +209,7 @@ class Session:
             subject, weights, arrived, elapsed=elapsed, now=now, stopped=stopped, reason=reason, why=why
         )
 
-    def _spent_beside(self) -> tuple[OtherCostRow, ...]:
+    def _other_costs(self) -> tuple[OtherCostRow, ...]:
         counted = self._scheduler.meter.servers().counted
         return other_costs(self._removed, self._prepared.roster.models, counted, self._events)
 

@@ -19,7 +19,7 @@ PLACEHOLDER = "{model}"
 
 
 class SettledCommands:
-    """Runs the command for each model that is settled; for nobody where there is none."""
+    """Runs the command for each settled model, if the configuration has one."""
 
     def __init__(self, config: RunConfig, tell: Callable[[Event], None]) -> None:
         self._config, self._tell = config, tell
@@ -36,7 +36,7 @@ class SettledCommands:
             self.hear(event)
 
     def hear(self, event: Event) -> None:
-        """Run the command where this says that it is time to."""
+        """Run the command if a model is settled."""
         section = self._config.servers.on_done
         if section is None or not isinstance(event, ModelSettled) or event.launched:
             return
@@ -73,11 +73,11 @@ class SettledCommands:
         except (OSError, ValueError) as error:
             self._tell(SettledCommandEnded(model, f"it could not be started ({error})"))
             return
-        self._tell(SettledCommandEnded(model, await _how_it_ended(process, section.timeout)))
+        self._tell(SettledCommandEnded(model, await _wait_for_end(process, section.timeout)))
 
 
-async def _how_it_ended(process: asyncio.subprocess.Process, seconds: float) -> str | None:
-    """What went wrong; whatever it has left behind is killed when its time is over."""
+async def _wait_for_end(process: asyncio.subprocess.Process, seconds: float) -> str | None:
+    """Wait for the command; returns what went wrong. What it leaves behind is killed when its time is over."""
     try:
         async with asyncio.timeout(seconds):
             code = await process.wait()

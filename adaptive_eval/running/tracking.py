@@ -33,8 +33,8 @@ OWN_VARIABLES = {
 """How the variables begin that are a tracker's own, keys among them."""
 
 
-def tracking_of(config: RunConfig, directory: Path) -> "Tracking | None":
-    """Who tells the trackers of a run, where its configuration asks for it; `ConfigError` where an extra is missing."""
+def open_tracking(config: RunConfig, directory: Path) -> "Tracking | None":
+    """Open the followers for the trackers that the configuration names; raises `ConfigError` if an extra is missing."""
     asked = options(config.report)
     if not asked:
         return None

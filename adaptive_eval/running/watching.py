@@ -83,15 +83,15 @@ class TwoPartWatcher:
         """New trials and tokens of the first part."""
         self._first, self._open = True, False
 
-    def first_is_over(self) -> None:
-        """What comes now is the run itself."""
+    def begin_second_part(self) -> None:
+        """Pass on everything from now on: the run itself begins."""
         if self._take is not None:
             status = self._take()
             self._before = (status.new_trials, status.new_tokens)
         self._first = False
 
     def end(self) -> None:
-        """There is no second part, or it is closed."""
+        """Close the watcher, if it is open."""
         if self._open:
             self._open = False
             self._watcher.closed()

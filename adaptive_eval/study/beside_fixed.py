@@ -26,7 +26,7 @@ from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.one_look import one_look_at, smallest_fixed
+from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
 from adaptive_eval.study.worlds import posterior_chances
 from scorio.moments import FloatArray, IntArray
 
@@ -41,7 +41,7 @@ WIDER = 1.5
 Z_80 = float(ndtri(0.9))
 
 
-def keep_beside_fixed(directory: Path) -> bool:
+def store_beside_fixed(directory: Path) -> bool:
     """Work it out for the run in `directory`, and keep it in its results.json; whether that can be.
 
     Raises `StoreError` where there is no run, it is damaged, or names a plug-in.
@@ -79,9 +79,11 @@ def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0)
     if not alike or begun or worlds < FEWEST_WORLDS or not counts.any(axis=-1).all():
         return None
     drawn = posterior_chances(counts, bench.weights, worlds, np.random.default_rng([seed, 0]))
-    found = [_both(plan, chances, float(ndtri(confidence)), (seed, number)) for number, chances in enumerate(drawn)]
-    number, cost = _number(found), _ratio(found, most)
-    others = np.array([_ratio([*found[:at], *found[at + 1 :]], most) for at in range(worlds)])
+    found = [
+        _run_in_world(plan, chances, float(ndtri(confidence)), (seed, number)) for number, chances in enumerate(drawn)
+    ]
+    number, cost = _fixed_number(found), _cost_ratio(found, most)
+    others = np.array([_cost_ratio([*found[:at], *found[at + 1 :]], most) for at in range(worlds)])
     drawing = math.sqrt((worlds - 1) / worlds * float(np.square(others - others.mean()).sum()))
     error = math.hypot(OFF, WIDER * drawing)
     return BesideFixed(
@@ -95,7 +97,7 @@ def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0)
     )
 
 
-def _both(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _InOneWorld:
+def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _InOneWorld:
     """A run without caps, and fixed designs, in one world."""
     bench = plan.bench
     tapes = [
@@ -104,7 +106,7 @@ def _both(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _
     controller = Controller(replace(plan, budget=Budget()), keep_looks=False)
     drive_rounds(controller, tapes[0])
     truth, g = bench.mean(chances @ bench.weights), bench.question_weights
-    curves = [one_look_at(tape, truth, bench.questions, plan.trials.max, z, g).called for tape in tapes]
+    curves = [evaluate_one_look(tape, truth, bench.questions, plan.trials.max, z, g).called for tape in tapes]
     look = controller.latest_look()
     called = 0.0 if look is None else float(look.count(Verdict.RESOLVED))
     return _InOneWorld(
@@ -112,12 +114,12 @@ def _both(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _
     )
 
 
-def _number(found: list[_InOneWorld]) -> float | None:
+def _fixed_number(found: list[_InOneWorld]) -> float | None:
     """The smallest fixed number that calls as many in the mean over the worlds; None where it is above the maximum."""
     curve = np.mean([one.curve for one in found], axis=0)
     return smallest_fixed(curve, float(np.mean([one.called for one in found])))
 
 
-def _ratio(found: list[_InOneWorld], most: int) -> float:
+def _cost_ratio(found: list[_InOneWorld], most: int) -> float:
     """The trials of the runs in those of the fixed design; of the maximum where even that calls fewer."""
-    return float(np.mean([one.trials for one in found])) / (_number(found) or most)
+    return float(np.mean([one.trials for one in found])) / (_fixed_number(found) or most)

@@ -42,7 +42,7 @@ def drive(
 
 
 class DrawnRound(NamedTuple):
-    """What a tape has for the trials of a round."""
+    """Outcomes that a tape has for the trials of a round."""
 
     trials: TrialArrays
     categories: Categories

@@ -54,7 +54,7 @@ class StudyFigure:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A measurement beside the one that is required; `holds` is None where it is only told."""
+    """A measurement beside the required one; `holds` is None if nothing is required."""
 
     what: str
     found: Cell
@@ -64,7 +64,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Everything that a study has found."""
+    """Findings of a study."""
 
     name: str
     title: str

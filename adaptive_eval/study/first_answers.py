@@ -21,14 +21,14 @@ from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import (
     AnswerUsage,
     Pilot,
+    batch_seconds,
     cost_table,
     guess,
     request_slots,
-    seconds_of_batches,
-    through_batches,
+    with_batch_times,
 )
 from adaptive_eval.study.scenario import NOTHING_BEFORE, AnswersBefore, Scenario, ServiceCosts
-from adaptive_eval.study.simulated import priced
+from adaptive_eval.study.simulated import price_counts
 from scorio.moments import FloatArray
 
 
@@ -43,7 +43,7 @@ def answers_before(
 
 
 def _greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray]) -> AnswersBefore:
-    """What is there is known, the rest costs what trials cost, in the mean over the worlds."""
+    """Stored answers at their cost; the others cost what trials cost, in the mean over the worlds."""
     there = beginning.prepared.plan.spent_first
     trials, cost = there
     if beginning.with_prior is None:
@@ -51,7 +51,7 @@ def _greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequen
     kept = set() if beginning.kept is None else set(beginning.kept.outcomes)
     lacking = scenario.bench.asked & np.array([name not in kept for name in scenario.names])
     counts = np.mean([world.sum(axis=1) for world in worlds], axis=0) * lacking[:, None]
-    tokens, usd, gpu_seconds = priced(counts, scenario.served.costs)
+    tokens, usd, gpu_seconds = price_counts(counts, scenario.served.costs)
     afresh = replace(scenario, served=scenario.served._replace(recorded=None))
     return AnswersBefore(
         trials + int(lacking.sum()) * scenario.bench.questions,
@@ -66,32 +66,36 @@ def _greedy_answers(beginning: StartingPoint, scenario: Scenario, worlds: Sequen
 def _opponent_answers(
     beginning: StartingPoint, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
 ) -> AnswersBefore:
-    """What is there is known, else an answer is like those of the pilot's opponent, or of its models, or guessed."""
+    """Stored answers at their cost; the others are like those of the pilot's opponent, or of its models, or guessed."""
     prepared = beginning.prepared
     opponent, seen = prepared.config.opponent, None if pilot is None else pilot.opponent
     assert opponent is not None
     if begun and not beginning.lacks_opponent and seen is not None:
         there = SpentBefore(seen.trials, cost_of(seen))
         return AnswersBefore(seen.trials, *there.cost, there=there, opponent=opponent.name)
-    usage = _usage_of(opponent, prepared, scenario, worlds, pilot)
+    usage = _opponent_usage(opponent, prepared, scenario, worlds, pilot)
     number = opponent_trials(prepared.config) * len(prepared.questions)
     counts, costs = np.array([[float(number)]]), cost_table((opponent,), usage)
     alone = ServiceCosts(usage, costs, (request_slots(opponent, number),))
-    used = priced(counts, costs) if seen is None or seen.model != opponent.name else _as_often(seen, number)
+    used = (
+        price_counts(counts, costs)
+        if seen is None or seen.model != opponent.name
+        else _scaled_opponent_cost(seen, number)
+    )
     seconds = fixed_seconds(replace(scenario, served=alone), counts) or 0.0
     return AnswersBefore(number, *used, seconds, opponent=opponent.name)
 
 
-def _as_often(seen: OpponentAnswered, number: int) -> tuple[float, float, float]:
+def _scaled_opponent_cost(seen: OpponentAnswered, number: int) -> tuple[float, float, float]:
     """Tokens, USD and GPU seconds of so many answers of a pilot's opponent."""
     tokens, usd, gpu_seconds = (one * number / max(seen.trials, 1) for one in cost_of(seen))
     return tokens, usd, gpu_seconds
 
 
-def _usage_of(
+def _opponent_usage(
     opponent: ModelConfig, prepared: PreparedRun, scenario: Scenario, worlds: Sequence[FloatArray], pilot: Pilot | None
 ) -> AnswerUsage:
-    """What an answer of the opponent uses: the mean of the pilot's models, else by its own settings."""
+    """Usage of an answer of the opponent: the mean of the pilot's models, else by its own settings."""
     alone = prepared.config.model_copy(update={"models": (opponent,)})
     found = guess((opponent,), prompts_of(alone, prepared.questions), 1)
     if pilot is not None:
@@ -101,12 +105,12 @@ def _usage_of(
             for name in ("prompt_tokens", "completion_tokens", "seconds")
         }
         found = replace(found, **means)
-    seconds, _ = seconds_of_batches((opponent,), {} if pilot is None else pilot.batches)
-    return through_batches((opponent,), found, seconds)
+    seconds, _ = batch_seconds((opponent,), {} if pilot is None else pilot.batches)
+    return with_batch_times((opponent,), found, seconds)
 
 
-def words_of(before: AnswersBefore) -> Iterator[str]:
-    """What is assumed of them, in a sentence."""
+def describe_first_answers(before: AnswersBefore) -> Iterator[str]:
+    """Assumptions about these answers, in a sentence."""
     if before == NOTHING_BEFORE:
         return
     tokens = f", {before.tokens:,.0f} tokens" if before.tokens else ""

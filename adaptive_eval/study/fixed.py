@@ -11,7 +11,7 @@ import numpy as np
 
 from adaptive_eval.study.scenario import Scenario
 from adaptive_eval.study.servers import SimulatedHost, TrialLoad
-from adaptive_eval.study.simulated import Simulated
+from adaptive_eval.study.simulated import SimulatedRun
 from scorio.moments import FloatArray
 
 LAST = 8
@@ -19,12 +19,13 @@ LAST = 8
 
 
 def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
-    """How long `counts` (L, K) answers of each model and category take; None where nobody knows, or some are there."""
+    """Seconds that `counts` (L, K) answers of each model and category take; None if that is unknown, or some are
+    stored."""
     served = scenario.served
     if not served.usage.knows_seconds or served.recorded is not None:
         return None
     rng = np.random.default_rng([scenario.seed, 2])
-    alone = [_one_model(scenario, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
+    alone = [_model_seconds(scenario, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
     turned = {model for group in served.in_turn for model in group.models}
     own = [seconds for model, seconds in enumerate(alone) if model not in turned]
     shared = (
@@ -35,7 +36,7 @@ def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
     return served.verdicts.all_judged(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
 
 
-def _one_model(scenario: Scenario, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
+def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
     """Seconds from its first answer to its last."""
     usage, slots, trials = scenario.served.usage, scenario.served.slots[model], float(counts.sum())
     last = min(LAST * slots, round(trials))
@@ -46,7 +47,7 @@ def _one_model(scenario: Scenario, model: int, counts: FloatArray, rng: np.rando
     return float(counts @ usage.seconds[model]) * (1.0 - last / trials) / slots + load.end
 
 
-def times_as_long(runs: Sequence[Simulated], fixed: float | None) -> float | None:
+def times_as_long(runs: Sequence[SimulatedRun], fixed: float | None) -> float | None:
     """The median time of those runs that were timed in that of the fixed design; None where it is not known."""
     if fixed is None or not fixed > 0.0:
         return None

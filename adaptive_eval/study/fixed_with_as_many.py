@@ -13,9 +13,9 @@ from scipy.special import ndtri
 
 from adaptive_eval.core import Plan, Verdict
 from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.study.one_look import one_look_at, smallest_fixed
+from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
 from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.simulated import Simulated, tape_of_world
+from adaptive_eval.study.simulated import SimulatedRun, tape_of_world
 from adaptive_eval.study.types import FixedWithAsMany
 from scorio.moments import FloatArray
 
@@ -27,7 +27,7 @@ MOST_TRIALS = 2_000_000
 def fixed_with_as_many(
     plan: Plan,
     worlds: Sequence[FloatArray],
-    runs: Sequence[Simulated],
+    runs: Sequence[SimulatedRun],
     served: ServiceCosts,
     seed: int,
     confidence: float,
@@ -41,7 +41,7 @@ def fixed_with_as_many(
     if not isinstance(plan.objective, Ranking) or bench.models < 2 or begun or few == 0:
         return None
     curves = [
-        one_look_at(
+        evaluate_one_look(
             tape_of_world(plan, world, served, (seed, number)),
             bench.mean(world @ bench.weights),
             bench.questions,

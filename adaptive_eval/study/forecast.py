@@ -13,22 +13,22 @@ from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import RunReader, require_same_meaning
 from adaptive_eval.store.whereabouts import fresh_directory, newest_directory
-from adaptive_eval.study.first_answers import answers_before, words_of
+from adaptive_eval.study.first_answers import answers_before, describe_first_answers
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
 from adaptive_eval.study.paces import pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
     AnswerUsage,
     Pilot,
+    batch_seconds,
     cost_table,
     guess,
-    known_usage,
+    merge_usage,
     read_pilot,
     request_slots,
-    seconds_of_batches,
-    through_batches,
+    with_batch_times,
 )
-from adaptive_eval.study.same_seeds import of_same_seeds
+from adaptive_eval.study.same_seeds import same_seed_sentences
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, groups_in_turn, simulated_decisions
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
@@ -44,7 +44,7 @@ GUESSED_WAKING = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ForecastRequest:
-    """What is asked of a forecast."""
+    """Pilot, number of worlds and seed of a forecast."""
 
     pilot: Path | None = None
     worlds: int = 100
@@ -72,7 +72,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
         *_basis(pilot, goes_on, len(bench.recorded)),
         *guesses,
         *grade.told,
-        *words_of(scenario.before),
+        *describe_first_answers(scenario.before),
         *_swaps(prepared, scenario),
         *left_out,
     )
@@ -82,7 +82,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     beside = scenario.before.of_opponent.trials
     return replace(
         found,
-        basis=(*found.basis, *of_same_seeds(prepared, pilot, found.need.costs.trials.median)),
+        basis=(*found.basis, *same_seed_sentences(prepared, pilot, found.need.costs.trials.median)),
         paces=tuple(pace_costs(prepared, scenario, simulations.paces, simulations.runs[simulations.need])),
         why_favoured=prepared.why_favoured,
         as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence, beside),
@@ -162,13 +162,13 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
 
 
 def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, list[str]]:
-    """What trials use, and what of it is guessed."""
+    """Usage of trials, and sentences on what is guessed of it."""
     models = prepared.config.models
     guessed = guess(models, prepared.prompts, prepared.plan.bench.categories)
     nobody = np.zeros(len(models), dtype=bool)
-    known = (guessed, nobody, nobody) if pilot is None else known_usage(pilot.measured, guessed)
-    seconds, batches = seconds_of_batches(models, {} if pilot is None else pilot.batches)
-    return through_batches(models, known[0], seconds), [*_guesses(*known), *batches]
+    known = (guessed, nobody, nobody) if pilot is None else merge_usage(pilot.measured, guessed)
+    seconds, batches = batch_seconds(models, {} if pilot is None else pilot.batches)
+    return with_batch_times(models, known[0], seconds), [*_guesses(*known), *batches]
 
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:

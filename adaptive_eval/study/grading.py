@@ -18,7 +18,7 @@ from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
 
 
 class ExpectedGrade(NamedTuple):
-    """What the grade of one answer costs, how long it takes, and where that is from, in sentences."""
+    """Cost and time of the grade of one answer, and where they are from, in sentences."""
 
     cost: Cost = NO_COST
     times: VerdictTimes = NO_VERDICTS
@@ -32,23 +32,22 @@ def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
 
 
 def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
-    """What one grade is expected to take; nothing where nobody is asked for it. `seen` is what grades have used in the
-    pilot."""
+    """Expected cost and time of a grade, empty if nobody is asked for it. `seen`: usage of grades in the pilot."""
     grader = prepared.config.grader
     if not isinstance(grader, AskedGrader):
         return ExpectedGrade()
     times, timed = _times(grader, seen)
     if seen is not None:
-        cost = _as_seen(grader, seen)
+        cost = _cost_in_pilot(grader, seen)
         told = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in the pilot"
     else:
-        cost = _guessed(prepared, grader, usage)
+        cost = _guessed_cost(prepared, grader, usage)
         told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
     return ExpectedGrade(cost, times, (told, timed))
 
 
 def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, str]:
-    """How long verdicts take: as in the pilot where that was measured, else by the length of a reply."""
+    """Time that verdicts take: as in the pilot if that was measured, else by the length of a reply."""
     replies = sum(seat.replies for seat in grader.seats)
     measured = seen is not None and seen.seconds > 0.0
     if seen is not None and measured:
@@ -56,7 +55,7 @@ def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, st
     elif seen is not None:
         reply = seen.completion_tokens / seen.answers / replies / GUESSED_SPEED
     else:
-        reply = max(_guessed_completion(seat) for seat in grader.seats) / GUESSED_SPEED
+        reply = max(_guessed_reply_tokens(seat) for seat in grader.seats) / GUESSED_SPEED
     each = max(seat.replies * reply / _slots(seat) for seat in grader.seats)
     at_once = ", ".join(str(_slots(seat)) for seat in grader.seats)
     how = "takes" if measured else f"is guessed to take, at {GUESSED_SPEED:g} tokens a second,"
@@ -67,8 +66,8 @@ def _slots(seat: AskedGrader) -> int:
     return seat.concurrency.in_flight * len(seat.server.replicas)
 
 
-def _as_seen(grader: AskedGrader, seen: JudgeUse) -> Cost:
-    """The mean of the pilot, at the prices of today where only one is asked."""
+def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:
+    """Mean cost in the pilot, at the prices of today if only one judge is asked."""
     prompt, completion = seen.prompt_tokens / seen.answers, seen.completion_tokens / seen.answers
     usd = seen.usd / seen.answers
     if len(grader.seats) == 1:
@@ -76,29 +75,29 @@ def _as_seen(grader: AskedGrader, seen: JudgeUse) -> Cost:
     return Cost(round(prompt + completion), usd, seen.gpu_seconds / seen.answers)
 
 
-def _guessed(prepared: PreparedRun, grader: AskedGrader, usage: AnswerUsage) -> Cost:
+def _guessed_cost(prepared: PreparedRun, grader: AskedGrader, usage: AnswerUsage) -> Cost:
     """Each request has the question and the answer in it, and its reply a share of what it may have."""
     answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.longest)
     if answers_of_model(grader) is not None and not any(question.others for question in prepared.questions):
         answer *= 2.0  # the opponent's, which is not there yet, is in it too
-    return reduce(Cost.plus, (_guessed_of(seat, prepared, answer) for seat in grader.seats))
+    return reduce(Cost.plus, (_guessed_seat_cost(seat, prepared, answer) for seat in grader.seats))
 
 
-def _guessed_of(seat: AskedGrader, prepared: PreparedRun, answer: float) -> Cost:
-    prompt = _mean_bytes(seat, prepared) / BYTES_A_TOKEN + answer
-    completion = _guessed_completion(seat)
+def _guessed_seat_cost(seat: AskedGrader, prepared: PreparedRun, answer: float) -> Cost:
+    prompt = _mean_request_bytes(seat, prepared) / BYTES_A_TOKEN + answer
+    completion = _guessed_reply_tokens(seat)
     seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
     return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
 
 
-def _guessed_completion(seat: AskedGrader) -> float:
+def _guessed_reply_tokens(seat: AskedGrader) -> float:
     """Tokens of a reply."""
     return max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)
 
 
-def _mean_bytes(seat: AskedGrader, prepared: PreparedRun) -> float:
-    """Of a request without an answer."""
+def _mean_request_bytes(seat: AskedGrader, prepared: PreparedRun) -> float:
+    """Mean bytes of a request without an answer."""
     sent: Sequence[int] = [
         len(one.system.encode()) + len(one.user.encode())
         for one in (seat.transcript(question, "") for question in prepared.questions)

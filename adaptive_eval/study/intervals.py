@@ -50,8 +50,8 @@ class IntervalsRequest(NamedTuple):
     questions: tuple[int, ...] = QUESTIONS
 
 
-class _Held(NamedTuple):
-    """Of one kind of interval, at one M and N."""
+class _IntervalQuality(NamedTuple):
+    """Coverage and width of one kind of interval, at one M and N."""
 
     coverage: float
     width: float
@@ -63,10 +63,10 @@ class _Held(NamedTuple):
 
 def study_intervals(request: IntervalsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study of intervals."""
-    found: dict[tuple[int, int], dict[str, _Held]] = {}
+    found: dict[tuple[int, int], dict[str, _IntervalQuality]] = {}
     for place, (m, n) in enumerate((m, n) for m in QUESTIONS for n in TRIALS):
         on_progress(place / (len(request.questions) * len(TRIALS)), f"{m} questions, {n} trials")
-        found[m, n] = _measured(m, n, request, np.random.default_rng([request.seed, m, n]))
+        found[m, n] = _measure(m, n, request, np.random.default_rng([request.seed, m, n]))
     on_progress(1.0, "all intervals")
     return Experiment(
         name="intervals",
@@ -82,7 +82,7 @@ def study_intervals(request: IntervalsRequest, on_progress: OnStudyProgress = ig
     )
 
 
-def _measured(m: int, n: int, request: IntervalsRequest, rng: np.random.Generator) -> dict[str, _Held]:
+def _measure(m: int, n: int, request: IntervalsRequest, rng: np.random.Generator) -> dict[str, _IntervalQuality]:
     parts: dict[str, list[FloatArray]] = {kind: [] for kind in KINDS}
     truths = []
     for done in range(0, request.replicates, AT_A_TIME):
@@ -93,7 +93,7 @@ def _measured(m: int, n: int, request: IntervalsRequest, rng: np.random.Generato
         for kind, ends in intervals_of(rng.binomial(n, chances), n, rng).items():
             parts[kind].append(ends)
     truth = np.concatenate(truths)
-    return {kind: _held(np.concatenate(ends, axis=1), truth) for kind, ends in parts.items()}
+    return {kind: _interval_quality(np.concatenate(ends, axis=1), truth) for kind, ends in parts.items()}
 
 
 def intervals_of(right: IntArray, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
@@ -116,9 +116,9 @@ def intervals_of(right: IntArray, n: int, rng: np.random.Generator) -> dict[str,
     return dict(zip(KINDS, ends, strict=True))
 
 
-def _held(ends: FloatArray, truth: FloatArray) -> _Held:
+def _interval_quality(ends: FloatArray, truth: FloatArray) -> _IntervalQuality:
     low, high = ends
-    return _Held(
+    return _IntervalQuality(
         coverage=float(np.mean((low <= truth) & (truth <= high))),
         width=float((high - low).mean()),
         empty=float(np.mean(high - low <= 0.0)),
@@ -126,23 +126,23 @@ def _held(ends: FloatArray, truth: FloatArray) -> _Held:
     )
 
 
-def _coverage(m: int, found: dict[tuple[int, int], dict[str, _Held]]) -> DataTable:
+def _coverage(m: int, found: dict[tuple[int, int], dict[str, _IntervalQuality]]) -> DataTable:
     rows: tuple[tuple[Cell, ...], ...] = tuple((kind, *(found[m, n][kind].coverage for n in TRIALS)) for kind in KINDS)
     title = f"{m} questions: share of 95% intervals that hold the truth"
     return DataTable(f"intervals_{m}", title, ("interval", *(f"N = {n}" for n in TRIALS)), rows)
 
 
-def _all(found: dict[tuple[int, int], dict[str, _Held]]) -> DataTable:
+def _all(found: dict[tuple[int, int], dict[str, _IntervalQuality]]) -> DataTable:
     rows: list[tuple[Cell, ...]] = [
         (m, n, kind, held.coverage, held.width, held.empty, held.outside)
         for (m, n), kinds in found.items()
         for kind, held in kinds.items()
     ]
-    columns = ("questions", "trials", "interval", *_Held._fields)
+    columns = ("questions", "trials", "interval", *_IntervalQuality._fields)
     return DataTable("intervals", "coverage and width", columns, tuple(rows), shown=False)
 
 
-def _figure(found: dict[tuple[int, int], dict[str, _Held]]) -> StudyFigure:
+def _figure(found: dict[tuple[int, int], dict[str, _IntervalQuality]]) -> StudyFigure:
     trials = tuple(map(float, TRIALS))
     return StudyFigure(
         "intervals",

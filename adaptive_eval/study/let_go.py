@@ -13,17 +13,17 @@ from adaptive_eval.study.timed import ServedSpans, Timeline
 
 
 def held_seconds(timeline: Timeline, served: ServiceCosts) -> tuple[float, ...]:
-    """Of each model: the seconds until its last answer, without those for which its servers are stopped."""
+    """Seconds until the last answer of each model, without those for which its servers are stopped."""
     held = [float(one.end.max(initial=0.0)) for one in timeline.served]
     batches = [timeline.served[model] for model in served.batched]
     for models in served.stopped_for_batches if batches else ():
-        gone = _stopped([timeline.served[model] for model in models], batches, served.start_seconds)
+        gone = _stopped_seconds([timeline.served[model] for model in models], batches, served.start_seconds)
         for model in models:
             held[model] = max(held[model] - gone, 0.0)
     return tuple(held)
 
 
-def _stopped(own: Sequence[ServedSpans], batches: Sequence[ServedSpans], start: float) -> float:
+def _stopped_seconds(own: Sequence[ServedSpans], batches: Sequence[ServedSpans], start: float) -> float:
     """Seconds of all gaps between answers of these that are longer than a start, in which a batch is under way."""
     begins, ends = (np.concatenate(times) for times in zip(*own, strict=True))
     order = np.argsort(begins, kind="stable")

@@ -20,7 +20,7 @@ Z = 1.645
 
 
 class OneLook(NamedTuple):
-    """What one draw comes to after N = 1, 2 ... trials of everything, each an array of as many values."""
+    """Calls and errors of one draw after N = 1, 2 ... trials of everything: an array of as many values each."""
 
     called: FloatArray
     """Neighbours that are told apart."""
@@ -34,7 +34,7 @@ class OneLook(NamedTuple):
     """Kendall's tau-b of the scores with the true ones; nan where these are all equal."""
 
 
-def one_look_at(
+def evaluate_one_look(
     tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z, g: FloatArray | None = None
 ) -> OneLook:
     """The fixed design on a tape, after each of its first `most` trials; a call takes `z`, questions weigh `g`."""
@@ -72,7 +72,7 @@ def _estimates(outcomes: IntArray, weights: FloatArray, g: FloatArray | None) ->
 
 
 def smallest_fixed(curve: FloatArray, wanted: float) -> float | None:
-    """The N, whole or not, at which a curve over N = 1, 2 ... first comes to `wanted`; None where it never does."""
+    """The N, whole or not, at which a curve over N = 1, 2 ... first reaches `wanted`; None if it never does."""
     reached = np.flatnonzero(curve >= wanted)
     if not reached.size:
         return None

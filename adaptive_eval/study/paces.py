@@ -9,7 +9,7 @@ from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.scenario import Scenario
-from adaptive_eval.study.simulated import Simulated
+from adaptive_eval.study.simulated import SimulatedRun
 from adaptive_eval.study.types import PaceCosts
 
 MOST_AT_ONCE = 2_000_000
@@ -17,7 +17,7 @@ MOST_AT_ONCE = 2_000_000
 
 
 def paces_to_try(prepared: PreparedRun, scenario: Scenario) -> tuple[Favour, ...]:
-    """All that apply and do not take too long; none where the pace is given by itself, or where all would."""
+    """All paces that apply and do not take too long; none if the pace is given by itself, or all would."""
     trials = scenario.bench.models * scenario.bench.questions * prepared.plan.trials.max
     config = prepared.config
     given = config.trials.lookahead is not None or config.trials.draw is not None or config.batched
@@ -25,27 +25,30 @@ def paces_to_try(prepared: PreparedRun, scenario: Scenario) -> tuple[Favour, ...
 
 
 def pace_costs(
-    prepared: PreparedRun, scenario: Scenario, paces: Mapping[Favour, Sequence[Simulated]], own: Sequence[Simulated]
+    prepared: PreparedRun,
+    scenario: Scenario,
+    paces: Mapping[Favour, Sequence[SimulatedRun]],
+    own: Sequence[SimulatedRun],
 ) -> Iterator[PaceCosts]:
-    """What each pace comes to, by its runs in the first worlds of the run's `own`.
+    """Costs at each pace, by its runs in the first worlds of the run's `own`.
 
     Worlds differ more than paces do in one of them: so told is the run's median, times the median ratio of the two in
     the same world.
     """
     for favour, runs in paces.items():
-        yield _costs_of(favour, runs, own, prepared, scenario)
+        yield _costs_at_pace(favour, runs, own, prepared, scenario)
 
 
-def _costs_of(
-    favour: str, runs: Sequence[Simulated], own: Sequence[Simulated], prepared: PreparedRun, scenario: Scenario
+def _costs_at_pace(
+    favour: str, runs: Sequence[SimulatedRun], own: Sequence[SimulatedRun], prepared: PreparedRun, scenario: Scenario
 ) -> PaceCosts:
     usage, priced = scenario.served.usage, any(one.price is not None for one in paid_servers(prepared.config))
     held = _paid_by_the_hour(prepared, scenario)
 
-    def median(value: Callable[[Simulated], float], known: bool = True) -> float | None:
+    def median(value: Callable[[SimulatedRun], float], known: bool = True) -> float | None:
         return ratio_estimate(list(map(value, runs)), list(map(value, own))) if known else None
 
-    def server_hours(run: Simulated) -> float:
+    def server_hours(run: SimulatedRun) -> float:
         return sum(places * max(run.held[model] for model in models) for models, places in held) / 3600.0
 
     timed = [run for run in own if run.held]
@@ -60,11 +63,11 @@ def _costs_of(
             else None
         ),
         seconds=median(lambda run: run.seconds, usage.knows_seconds),
-        decided=_decided(runs, own),
+        decided=_decided_at_pace(runs, own),
     )
 
 
-def _decided(runs: Sequence[Simulated], own: Sequence[Simulated]) -> float:
+def _decided_at_pace(runs: Sequence[SimulatedRun], own: Sequence[SimulatedRun]) -> float:
     """Comparisons that are decided, in the same way, by the difference."""
     more = [one.decided - other.decided for one, other in zip(runs, own, strict=False)]
     return max(float(np.median([run.decided for run in own]) + np.median(more)), 0.0)

@@ -48,7 +48,7 @@ GUESSED_BATCH = 3600.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredUsage:
-    """What the answers of a pilot used: sums (L, K) over the answers of each model and category."""
+    """Usage of the answers of a pilot: sums (L, K) over the answers of each model and category."""
 
     trials: FloatArray
     prompt_tokens: FloatArray
@@ -93,7 +93,7 @@ def request_slots(model: ModelConfig, most: int) -> int:
     return model.concurrency.in_flight * len(model.replicas)
 
 
-def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
+def with_batch_times(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
     """The usage, but that an answer of a batch service comes with its batch, whatever the size of that."""
     batched = np.array([model.batch is not None for model in models])
     return replace(
@@ -103,9 +103,7 @@ def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: 
     )
 
 
-def seconds_of_batches(
-    models: Sequence[ModelConfig], seen: Mapping[str, Sequence[float]]
-) -> tuple[FloatArray, list[str]]:
+def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[float]]) -> tuple[FloatArray, list[str]]:
     """(L,): how long a batch of each model takes, nan for those that have none; and where that is from, in sentences.
 
     `seen` is how long batches have taken, by model: of one that has none, those of the others are taken.
@@ -128,7 +126,7 @@ def seconds_of_batches(
     return found, list(told)
 
 
-def times_of_batches(events: Sequence[Event]) -> dict[str, list[float]]:
+def measured_batch_seconds(events: Sequence[Event]) -> dict[str, list[float]]:
     """Seconds from when a service had a batch until its answers were stored, by model."""
     taken = {event.key: event.since for event in events if isinstance(event, BatchTaken)}
     found: dict[str, list[float]] = {}
@@ -138,7 +136,7 @@ def times_of_batches(events: Sequence[Event]) -> dict[str, list[float]]:
     return found
 
 
-def known_usage(
+def merge_usage(
     measured: MeasuredUsage, otherwise: AnswerUsage
 ) -> tuple[AnswerUsage, NDArray[np.bool_], NDArray[np.bool_]]:
     """The pilot's means; for models without tokens, or without seconds, those of its other models, else a guess.
@@ -149,15 +147,17 @@ def known_usage(
     own_seconds = measured.seconds.sum(axis=1) > 0.0
     spread = np.where(own_seconds & np.isfinite(measured.log_spread), measured.log_spread, otherwise.log_spread)
     usage = AnswerUsage(
-        prompt_tokens=_filled(measured.trials, measured.prompt_tokens, own_tokens, otherwise.prompt_tokens),
-        completion_tokens=_filled(measured.trials, measured.completion_tokens, own_tokens, otherwise.completion_tokens),
-        seconds=_filled(measured.trials, measured.seconds, own_seconds, otherwise.seconds),
+        prompt_tokens=_fill_means(measured.trials, measured.prompt_tokens, own_tokens, otherwise.prompt_tokens),
+        completion_tokens=_fill_means(
+            measured.trials, measured.completion_tokens, own_tokens, otherwise.completion_tokens
+        ),
+        seconds=_fill_means(measured.trials, measured.seconds, own_seconds, otherwise.seconds),
         log_spread=spread,
     )
     return usage, own_tokens, own_seconds
 
 
-def _filled(trials: FloatArray, sums: FloatArray, own: NDArray[np.bool_], otherwise: FloatArray) -> FloatArray:
+def _fill_means(trials: FloatArray, sums: FloatArray, own: NDArray[np.bool_], otherwise: FloatArray) -> FloatArray:
     """Means by model and category; of a category that a model never had, the mean of all its answers."""
     if not own.any():
         return otherwise
@@ -174,7 +174,7 @@ def _means(sums: FloatArray, trials: FloatArray) -> FloatArray:
 def cost_table(
     models: Sequence[ModelConfig], usage: AnswerUsage, grade: Cost = NO_COST
 ) -> tuple[tuple[Cost, ...], ...]:
-    """What a trial of each model and category costs with its `grade`; what is not known counts as nothing."""
+    """Cost of a trial of each model and category with its `grade`; what is unknown counts as nothing."""
     columns = (np.nan_to_num(each).tolist() for each in (usage.prompt_tokens, usage.completion_tokens, usage.seconds))
     rows = zip(models, *columns, strict=True)
     return tuple(tuple(usage_cost(model, *used).plus(grade) for used in zip(*own, strict=True)) for model, *own in rows)
@@ -187,7 +187,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pilot:
-    """What is known of the planned run's L models on its M questions."""
+    """Outcomes and usage of the planned run's L models on its M questions."""
 
     name: str
     outcomes: NDArray[np.int8]
@@ -233,8 +233,8 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         measured=measure(known, (len(models), categories)),
         elapsed=elapsed,
         header=header,
-        remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
-        batches=times_of_batches(events),
+        remarks=(*_missing_in_pilot(counts, models, questions), *_differences_from_pilot(header, prepared.header)),
+        batches=measured_batch_seconds(events),
         grading=grading,
         opponent=spent_on_opponent(events),
     )
@@ -313,8 +313,8 @@ def measure(known: PilotTrials, shape: tuple[int, int]) -> MeasuredUsage:
     )
 
 
-def _absent(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:
-    """Who and what the pilot says nothing of."""
+def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:
+    """Sentences on models and questions that the pilot lacks."""
     told = []
     for what, names, axes in (("models", models, (1, 2)), ("questions", questions, (0, 2))):
         missing = [name for name, there in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not there]
@@ -326,7 +326,7 @@ def _absent(counts: NDArray[np.int64], models: Sequence[str], questions: Sequenc
     return told
 
 
-def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
+def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
     """Models of the same name, and questions of the same id, that are not the same."""
     shared = then.questions.keys() & now.questions.keys()
     changes = [
@@ -336,8 +336,8 @@ def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
             "models",
         ),
         *differences(
-            {key: _but_others(then.questions[key]) for key in shared},
-            {key: _but_others(now.questions[key]) for key in shared},
+            {key: _without_opponent_answers(then.questions[key]) for key in shared},
+            {key: _without_opponent_answers(now.questions[key]) for key in shared},
             "questions",
         ),
         *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
@@ -348,8 +348,8 @@ def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
     return told
 
 
-def _but_others(question: Json) -> Json:
-    """What a question is, without the answers that a judge compares with, which are long."""
+def _without_opponent_answers(question: Json) -> Json:
+    """A question without the answers that a judge compares with, which are long."""
     return {name: value for name, value in question.items() if name != OTHERS}
 
 

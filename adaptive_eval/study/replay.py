@@ -59,7 +59,7 @@ class OutcomeSource:
 
     @property
     def bench(self) -> Bench:
-        """What the core is told of it."""
+        """The bench for the core."""
         shares = {} if self.weighing is None else self.weighing._asdict()
         return Bench(len(self.models), len(self.questions), self.weights, **shares)
 
@@ -135,7 +135,7 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What is to be replayed, and with which decisions."""
+    """Outcomes to replay, and the decisions to replay them with."""
 
     what: str
     """A world's name, the path of an .npz file, or a run directory."""
@@ -158,7 +158,7 @@ class PreparedReplay:
 
 def prepare_replay(request: ReplayRequest) -> PreparedReplay:
     """Read the recording and the configuration; raises `ConfigError`."""
-    drawn_from = _found(request)
+    drawn_from = _open_outcomes(request)
     decisions = load_decisions(request.config, request.overrides, drawn_from.models)
     source = _source(drawn_from, request.what, decisions, request.config)
     if request.top is not None:
@@ -168,7 +168,7 @@ def prepare_replay(request: ReplayRequest) -> PreparedReplay:
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 
-def _found(request: ReplayRequest) -> World | Recording:
+def _open_outcomes(request: ReplayRequest) -> World | Recording:
     """The world, the file or the run that is meant."""
     what, path = request.what, Path(request.what)
     if what in WORLDS:
@@ -199,7 +199,7 @@ def _source(drawn_from: World | Recording, what: str, decisions: Decisions, conf
 
 
 def _require_countable(budget: BudgetConfig) -> None:
-    """A cap on what a replay does not have would silently hold nothing back."""
+    """Raise `ConfigError` for a cap on what a replay does not have: it would silently hold nothing back."""
     without = {
         "tokens": "its trials have no tokens",
         "usd": "its trials have no price",
@@ -235,7 +235,7 @@ def perform_replay(
     return PerformedReplay(drive(controller, tape, on_look), source)
 
 
-def results_of(prepared: PreparedReplay, performed: PerformedReplay, now: float) -> Results | None:
+def replay_results(prepared: PreparedReplay, performed: PerformedReplay, now: float) -> Results | None:
     """Results of the replay, at `now` in seconds since 1970; None if it ended before its first look."""
     source, controller = performed.source, performed.controller
     answers = source.answers or tuple(RecordedAnswers(AnswerPairs(), None) for _ in source.models)
@@ -253,12 +253,12 @@ def results_of(prepared: PreparedReplay, performed: PerformedReplay, now: float)
     if snapshot is None:
         return None
     results = build_results(snapshot)
-    warnings = (*results.warnings, *_beyond_the_record(source, performed), *_always_graded_alike(source))
+    warnings = (*results.warnings, *_beyond_record_caution(source, performed), *_equal_grades_caution(source))
     return replace(results, warnings=warnings)
 
 
-def _always_graded_alike(source: OutcomeSource) -> Iterator[Caution]:
-    """Of whom each question has one grade in all its trials, where nothing but grades was recorded."""
+def _equal_grades_caution(source: OutcomeSource) -> Iterator[Caution]:
+    """Warn of models whose trials of each question all have one grade, if only grades were recorded."""
     if source.counts is None or source.answers is not None:
         return
     trials = source.counts.sum(axis=-1)
@@ -273,8 +273,8 @@ def _always_graded_alike(source: OutcomeSource) -> Iterator[Caution]:
             yield Caution("repeats_unclear", name, text)
 
 
-def _beyond_the_record(source: OutcomeSource, performed: PerformedReplay) -> Iterator[Caution]:
-    """Trials that nobody has recorded make a replay surer of itself than the recording is."""
+def _beyond_record_caution(source: OutcomeSource, performed: PerformedReplay) -> Iterator[Caution]:
+    """Warn of trials that nobody has recorded: they make a replay surer of itself than the recording is."""
     if source.recorded is None:
         return
     trials = performed.controller.arrived.sum(axis=-1)

@@ -19,7 +19,7 @@ NEAR_COPIES = 0.12
 (benchmarks/coupling.md)."""
 
 
-def of_same_seeds(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
+def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
     """Sentences; `trials` are those of the simulated runs."""
     if not prepared.plan.coupled:
         return
@@ -29,10 +29,10 @@ def of_same_seeds(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> 
         f"are as near as a copy with 8-bit weights is to its original, it takes about {least:,.0f} trials"
     )
     if pilot is not None:
-        yield from _in_pilot(prepared, pilot)
+        yield from _pilot_pair_sentences(prepared, pilot)
 
 
-def _in_pilot(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
+def _pilot_pair_sentences(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
     """How far each compared pair went together in a pilot whose models shared their seeds."""
     plan, names = prepared.plan, prepared.models
     if stored_config(pilot.header).trials.seeds == "hashed":

@@ -30,7 +30,7 @@ CAPS = tuple(field.name for field in fields(Budget))
 
 
 class Variant(NamedTuple):
-    """What simulations vary: confidence, budget, and what is favoured."""
+    """Confidence, budget and pace that simulations vary."""
 
     confidence: float
     budget: Budget
@@ -80,7 +80,7 @@ def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
 
 
 class ServiceCosts(NamedTuple):
-    """What trials take and cost: the same in every simulated run."""
+    """Times and costs of trials: the same in every simulated run."""
 
     usage: AnswerUsage
     costs: Sequence[Sequence[Cost]]
@@ -106,7 +106,7 @@ class ServiceCosts(NamedTuple):
 
     @property
     def start_seconds(self) -> float:
-        """What it takes to have a server again that was stopped, or put to sleep."""
+        """Seconds until a server is ready again that was stopped, or put to sleep."""
         return self.swap_seconds if self.wake_seconds is None else self.wake_seconds
 
 
@@ -136,7 +136,7 @@ NOTHING_BEFORE = AnswersBefore()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
-    """What is decided about whom, and who serves; plain values, which go to other processes."""
+    """Models, decisions and servers of the simulated runs; plain values, which go to other processes."""
 
     bench: Bench
     decisions: Decisions
@@ -183,7 +183,7 @@ class Scenario:
 
 
 def simulated_decisions(prepared: PreparedRun) -> Decisions:
-    """What decides, without what only a run needs: addresses and keys stay where they are."""
+    """The decisions without what only a run needs: addresses and keys stay where they are."""
     return Decisions.model_construct(**{name: getattr(prepared.config, name) for name in Decisions.model_fields})
 
 

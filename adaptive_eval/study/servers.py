@@ -103,7 +103,7 @@ class Engine:
         return sum(int(np.count_nonzero(load.begins > now)) for load in waiting)
 
     def widen(self, slots: int, now: float) -> None:
-        """So many slots more from now on: what has not begun is placed anew, in its order."""
+        """Add slots from now on: what has not begun is placed anew, in its order."""
         self._slots += slots
         for load in self.withdraw(now):
             if not load.parked:
@@ -126,7 +126,7 @@ class Engine:
         return left
 
     def narrow(self, slots: int) -> None:
-        """So many slots fewer, once all has begun: those that are free first."""
+        """Take slots away once all has begun: those that are free first."""
         self._slots -= slots
         del self._free[:slots]
 
@@ -144,7 +144,7 @@ class Engine:
         return begun, begun + seconds
 
     def _settle(self, now: float) -> None:
-        """What lies before now stays as it is."""
+        """Fix what lies before now."""
         if self.gain == 0.0:
             self._since = self._own = now
         elif now > self._since:
@@ -181,7 +181,7 @@ class Engine:
 
 @dataclass(slots=True)
 class _SimulatedPlace:
-    """Where one model is served at a time."""
+    """A place that serves one model at a time."""
 
     model: int | None = None
     ready: float = 0.0

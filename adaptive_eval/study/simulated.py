@@ -38,8 +38,8 @@ class EndedComparison(NamedTuple):
     trials_needed: float
 
 
-class Simulated(NamedTuple):
-    """What a simulated run cost and found; what the run had before it began is counted with it."""
+class SimulatedRun(NamedTuple):
+    """Cost and findings of a simulated run, with what the run had before it began."""
 
     reason: str
     trials: int
@@ -56,7 +56,7 @@ class Simulated(NamedTuple):
     in_vain: int = 0
     """How many of the trials were asked ahead, and seen by no look."""
 
-    def after(self, before: AnswersBefore) -> "Simulated":
+    def after(self, before: AnswersBefore) -> "SimulatedRun":
         """This run with the answers that come before it."""
         return self._replace(
             trials=self.trials + before.trials,
@@ -81,7 +81,7 @@ class Simulated(NamedTuple):
 
 def simulate_run(
     plan: Plan, chances: FloatArray, served: ServiceCosts, seed: Sequence[int], *, timed: bool = True
-) -> Simulated:
+) -> SimulatedRun:
     """Run the plan in a world of these chances (L, M, K); the same seed gives the same answers under any plan.
 
     What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
@@ -90,7 +90,7 @@ def simulate_run(
     timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
     assert controller.finished is not None
     look = controller.latest_look()
-    return _summed_up(
+    return _make_run(
         plan,
         chances,
         served,
@@ -99,11 +99,11 @@ def simulate_run(
         parked=controller.parked,
         compared=() if look is None else look.comparisons,
         unhindered=controller.unhindered,
-        took=None if timeline is None else _took(timeline, served),
+        took=None if timeline is None else _time_taken(timeline, served),
     )
 
 
-def _took(timeline: Timeline, served: ServiceCosts) -> TimeTaken:
+def _time_taken(timeline: Timeline, served: ServiceCosts) -> TimeTaken:
     return TimeTaken(timeline.seconds, held_seconds(timeline, served), timeline.unwanted)
 
 
@@ -127,8 +127,10 @@ def can_be_stacked(plan: Plan, served: ServiceCosts, *, timed: bool = True) -> b
     )
 
 
-def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int) -> list[Simulated]:
-    """What `simulate_run` gives for each of the jobs, from whole arrays; only their caps may differ, on trials alone.
+def simulate_side_by_side(
+    plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int
+) -> list[SimulatedRun]:
+    """Do what `simulate_run` does for each of the jobs, by whole arrays; only their caps on trials may differ.
 
     Times are found where they are wanted, once everything is decided.
     """
@@ -145,7 +147,7 @@ def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: Servic
     ]
     took = iter(times_taken(timed, served.slots, served.verdicts))
     return [
-        _summed_up(
+        _make_run(
             plan,
             job.chances,
             served,
@@ -168,11 +170,11 @@ def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: S
 
 
 def _times_of_world(plan: Plan, served: ServiceCosts, seed: Sequence[int]) -> "_Seconds":
-    """How long its answers take."""
+    """Times that its answers take."""
     return _Seconds(served, (plan.bench.questions, plan.trials.max), np.random.default_rng([*seed, 1]))
 
 
-def _summed_up(
+def _make_run(
     plan: Plan,
     chances: FloatArray,
     served: ServiceCosts,
@@ -183,21 +185,21 @@ def _summed_up(
     unhindered: float,
     took: TimeTaken | None,
     parked: IntArray | None = None,
-) -> Simulated:
-    """What a run came to; `counts` (L, M, K) are those of the trials that looks have seen, or wait for, and `parked`
-    those of others that a round has asked for."""
+) -> SimulatedRun:
+    """A finished run; `counts` (L, M, K) are those of the trials that looks have seen, or wait for, and `parked` those
+    of others that a round has asked for."""
     if took is None or took.unwanted is None:
-        paid = counts.sum(axis=1) + _not_needed(counts, served.recorded)
+        paid = counts.sum(axis=1) + _unrequested_counts(counts, served.recorded)
     else:
         paid = (
             counts.sum(axis=1)
             + took.unwanted
-            + _not_needed(counts + (0 if parked is None else parked), served.recorded)
+            + _unrequested_counts(counts + (0 if parked is None else parked), served.recorded)
         )
-    tokens, usd, gpu_seconds = priced(paid, served.costs)
+    tokens, usd, gpu_seconds = price_counts(paid, served.costs)
     means = chances @ plan.bench.weights
     truth = compared_scores(plan, plan.bench.mean(means), means)
-    return Simulated(
+    return SimulatedRun(
         reason=str(reason),
         trials=int(paid.sum()),
         tokens=tokens,
@@ -234,24 +236,24 @@ def _drive(
     return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs, verdicts=verdicts)
 
 
-def priced(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
+def price_counts(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
     """Tokens, USD and GPU seconds of counts (L, K)."""
     tokens, usd, gpu_seconds = np.einsum("lk,lkc->c", counts, np.array(costs, dtype=float)).tolist()
     return tokens, usd, gpu_seconds
 
 
-def counts_of_recorded(recorded: IntArray, categories: int) -> IntArray:
+def count_recorded(recorded: IntArray, categories: int) -> IntArray:
     """Counts (L, K) of outcomes (L, M, N), -1 for none."""
     return np.stack([(recorded == category).sum(axis=(1, 2)) for category in range(categories)], axis=-1)
 
 
-def _not_needed(asked: IntArray, recorded: IntArray | None) -> IntArray:
+def _unrequested_counts(asked: IntArray, recorded: IntArray | None) -> IntArray:
     """Counts (L, K) of recorded trials that a run did not ask for; they are paid for all the same."""
     models, _, categories = asked.shape
     if recorded is None:
         return np.zeros((models, categories), dtype=np.int64)
     needed = np.arange(recorded.shape[2]) < asked.sum(axis=2)[..., None]
-    return counts_of_recorded(np.where(needed, -1, recorded), categories)
+    return count_recorded(np.where(needed, -1, recorded), categories)
 
 
 def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[EndedComparison]:
@@ -284,7 +286,7 @@ class _Seconds:
 
 
 def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
-    """Which trials are there already."""
+    """Mask of the trials that are recorded."""
     known = trials.trial < recorded.shape[2]
     known[known] = recorded[tuple(column[known] for column in trials)] >= 0
     return np.asarray(known)

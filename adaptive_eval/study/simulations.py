@@ -32,7 +32,7 @@ from adaptive_eval.study.scenario import (
     only_trials,
     scaled,
 )
-from adaptive_eval.study.simulated import Simulated
+from adaptive_eval.study.simulated import SimulatedRun
 from adaptive_eval.study.types import range_of
 from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 from scorio.moments import FloatArray
@@ -48,20 +48,20 @@ CELL_TO = 0.10
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
 
 
-def figures_settled(runs: Sequence[Simulated]) -> bool:
+def figures_settled(runs: Sequence[SimulatedRun]) -> bool:
     """Whether the interval of trials and the chance to reach the objective stand."""
     trials = np.array([run.trials for run in runs], dtype=float)
     error = END_ERROR * trials.std(ddof=1) / np.sqrt(len(trials))
     return bool(error <= KNOWN_TO * np.median(trials)) and chance_error(runs) <= CHANCE_TO
 
 
-def cell_settled(runs: Sequence[Simulated]) -> bool:
+def cell_settled(runs: Sequence[SimulatedRun]) -> bool:
     """Whether a cell of the table stands."""
     shares = [run.decided / max(len(run.comparisons), 1) for run in runs]
     return chance_error(runs) <= CELL_TO and float(np.std(shares, ddof=1)) <= CELL_TO * np.sqrt(len(shares))
 
 
-def chance_error(runs: Sequence[Simulated]) -> float:
+def chance_error(runs: Sequence[SimulatedRun]) -> float:
     """The standard error of the share of runs that reach the objective."""
     number = len(runs) + 4
     share = (sum(run.reached for run in runs) + 2) / number
@@ -85,19 +85,20 @@ the same worlds; the median of so few by themselves would be off by several time
 
 
 class OnForecastProgress(Protocol):
-    """Hears how much is done, 0 to 1, and what is being done; the first figures are to be shown `at_once`."""
+    """Callback that gets how much is done, 0 to 1, and what is being done; the first figures are to be shown
+    `at_once`."""
 
     def __call__(self, done: float, state: str, *, at_once: bool = False) -> None: ...
 
 
-Runs = dict[Variant, list[Simulated]]
+Runs = dict[Variant, list[SimulatedRun]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulations:
     """Runs by what was varied, in the order of the worlds."""
 
-    runs: Mapping[Variant, Sequence[Simulated]]
+    runs: Mapping[Variant, Sequence[SimulatedRun]]
     need: Variant
     """Without any cap."""
     capped: Variant | None
@@ -109,7 +110,7 @@ class Simulations:
     worlds: int
     """How many were enough."""
     table_worlds: int
-    paces: Mapping[Favour, Sequence[Simulated]]
+    paces: Mapping[Favour, Sequence[SimulatedRun]]
     """The runs of each pace that was asked for, without any cap, in the first of the worlds."""
 
     @property
@@ -148,12 +149,12 @@ def simulate_all(
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
                 break
         few = min(few, end)
-        median = round(float(np.median([*map(_wanted, work.runs[need])])))
+        median = round(float(np.median([*map(_requested_trials, work.runs[need])])))
         budgets = _budgets(scenario, budget if capped is not None else Budget(trials=max(median, 1)), most)
         table = _table(scenario, budgets, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
         to_come = few * sum(one not in work.runs for one in cells_to_fill)
-        work.progress.so_many_more(to_come + PACE_WORLDS * len(others))
+        work.progress.expect(to_come + PACE_WORLDS * len(others))
         work.do(WantedRuns(others, min(PACE_WORLDS, end), timed=True))
         table_worlds = _fill_table(work, cells_to_fill, few)
     tried = {pace: work.runs[one] for pace, one in at_pace.items()}
@@ -214,28 +215,28 @@ class _Workload:
         for (_, one), run in zip(missing, known, strict=True):
             self.runs[one].append(_with_answers_in_vain(next(done), self.runs[one]) if run is None else run)
 
-    def _unhindered(self, world: int, variant: Variant) -> Simulated | None:
+    def _unhindered(self, world: int, variant: Variant) -> SimulatedRun | None:
         """The run in this world with a larger cap on trials, where it was so far from it that this one is the same."""
         cap = _cap(variant.budget)
         for other, runs in self.runs.items():
             alike = other._replace(budget=variant.budget) == variant and only_trials(other.budget)
             larger = alike and _cap(other.budget) > cap and only_trials(variant.budget)
             if larger and world < len(runs) and runs[world].unhindered <= cap:
-                return runs[world]._replace(trials=_wanted(runs[world]), in_vain=0)
+                return runs[world]._replace(trials=_requested_trials(runs[world]), in_vain=0)
         return None
 
 
-def _wanted(run: Simulated) -> int:
-    """The trials that rounds have asked for."""
+def _requested_trials(run: SimulatedRun) -> int:
+    """Number of trials that rounds have requested."""
     return run.trials - run.in_vain
 
 
-def _with_answers_in_vain(run: Simulated, before: Sequence[Simulated]) -> Simulated:
+def _with_answers_in_vain(run: SimulatedRun, before: Sequence[SimulatedRun]) -> SimulatedRun:
     """A run that was not timed, with as many answers in vain as those `before` it that were."""
     timed = [one for one in before if not np.isnan(one.seconds)]
     if not np.isnan(run.seconds) or not any(one.in_vain for one in timed):
         return run
-    times = sum(one.trials for one in timed) / sum(map(_wanted, timed))
+    times = sum(one.trials for one in timed) / sum(map(_requested_trials, timed))
     trials = round(run.trials * times)
     return run._replace(
         trials=trials,
@@ -260,7 +261,7 @@ class _Progress:
         self._found = ""
 
     def more(self, runs: int) -> None:
-        """So many more were simulated."""
+        """Count runs that were simulated."""
         self._done += runs
         self._share = max(self._share, min(self._done / self._expected, 1.0))
         self._tell()
@@ -268,12 +269,12 @@ class _Progress:
     def _tell(self, *, at_once: bool = False) -> None:
         self._watch(self._share, f"{self._done:,} simulated runs{self._found}", at_once=at_once)
 
-    def so_many_more(self, jobs: int) -> None:
-        """What is to come is less than was expected."""
+    def expect(self, jobs: int) -> None:
+        """Set the number of jobs still to come."""
         self._expected = self._done + jobs
 
-    def found(self, runs: Sequence[Simulated]) -> None:
-        """The first figures, and better ones as worlds come."""
+    def found(self, runs: Sequence[SimulatedRun]) -> None:
+        """Show the first figures, and better ones as worlds come."""
         trials, first = range_of([run.trials for run in runs]), not self._found
         self._found = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
         self._tell(at_once=first)
@@ -299,7 +300,7 @@ def _budgets(scenario: Scenario, reference: Budget, most: int) -> dict[float, Bu
 def _table(
     scenario: Scenario, budgets: Mapping[float, Budget], boundless: Budget, most: int
 ) -> dict[tuple[float, float], Variant]:
-    """What is simulated for each cell; a budget that holds nothing back is like none."""
+    """The variant that is simulated for each cell; a budget that holds nothing back is like none."""
     own = scenario.decisions.stopping.confidence
     cells = [(factor, own) for factor in budgets]
     cells += [(OWN, confidence) for confidence in confidences(scenario.decisions) if confidence != own]

@@ -30,7 +30,7 @@ class DecidedRun(NamedTuple):
 
 
 class TimeTaken(NamedTuple):
-    """Of a run, and of each of its models until its last answer."""
+    """Seconds of a run, and of each of its models until its last answer."""
 
     seconds: float
     held: tuple[float, ...]
@@ -134,8 +134,8 @@ class SlotQueues:
 
 
 def _in_step(seconds: FloatArray, begins: IntArray, still: IntArray) -> FloatArray:
-    """What the first trials of all queues take, then the second ones, and so on: each step as many queues as still have
-    one. `begins` is where those of each queue begin."""
+    """Seconds of the first trials of all queues, then of the second ones, and so on: each step as many queues as still
+    have one. `begins` is where those of each queue begin."""
     ends = np.cumsum(still)
     queue = np.arange(ends[-1]) - np.repeat(ends - still, still)
     return np.asarray(seconds[begins[queue] + np.repeat(np.arange(len(still)), still)])

@@ -19,7 +19,7 @@ from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import CAPS, NOTHING_BEFORE, Scenario
-from adaptive_eval.study.simulated import DECIDED, EndedComparison, Simulated, counts_of_recorded, priced
+from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun, count_recorded, price_counts
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
     FORMAT,
@@ -42,8 +42,11 @@ POWER = 0.80
 """The chance with which a gap is called, or a tie certified."""
 
 
-def limits_of(runs: Sequence[Simulated], plan: Plan, chances: Sequence[FloatArray]) -> SmallestDifferences:
-    """What these runs of the plan could tell apart; `chances` (L, M, K) are of the worlds that delta is for."""
+def smallest_differences(
+    runs: Sequence[SimulatedRun], plan: Plan, chances: Sequence[FloatArray]
+) -> SmallestDifferences:
+    """The smallest differences that these runs of the plan could tell apart; `chances` (L, M, K) are of the worlds that
+    delta is for."""
     if not plan.objective.compares:
         return SmallestDifferences(None, None, None)
     compared = [(one.gap, one.verdict == Verdict.RESOLVED) for run in runs for one in run.comparisons]
@@ -157,18 +160,18 @@ def summarise(
         need=_outlook(simulated.runs[simulated.need], scenario, prepared),
         capped=None if simulated.capped is None else _outlook(within, scenario, prepared),
         spent=_spent(scenario, prepared),
-        greedy=_before(scenario, prepared, of_opponent=False),
-        opponent=_before(scenario, prepared, of_opponent=True),
-        grading=_grading(within, grade, scenario, prepared),
+        greedy=_costs_before(scenario, prepared, of_opponent=False),
+        opponent=_costs_before(scenario, prepared, of_opponent=True),
+        grading=_grade_costs(within, grade, scenario, prepared),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
         table=_table(simulated),
         undecided=_undecided(within, scenario.names),
-        limits=limits_of(within, plan, worlds[: simulated.table_worlds]),
+        limits=smallest_differences(within, plan, worlds[: simulated.table_worlds]),
     )
 
 
-def _outlook(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) -> Outlook:
+def _outlook(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> Outlook:
     ended = Counter(run.reason for run in runs)
     return Outlook(
         costs=_costs(runs, scenario, prepared),
@@ -180,7 +183,7 @@ def _outlook(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRu
     )
 
 
-def _gate(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) -> dict[str, float]:
+def _gate(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> dict[str, float]:
     """The share of each outcome among all models and runs, where there is a gate."""
     margin = prepared.plan.objective.margin
     if margin is None:
@@ -193,8 +196,8 @@ def _gate(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) 
     return {outcome: called.count(outcome) / max(len(called), 1) for outcome in (PASS, FAIL, UNDECIDED)}
 
 
-def _known(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
-    """What the configuration and the usage tell of: tokens, usd, gpu_hours, seconds."""
+def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
+    """Which of tokens, usd, gpu_hours and seconds the configuration and the usage tell of."""
     usage = scenario.served.usage
     paid = {of: any(getattr(one, of) is not None for one in paid_servers(prepared.config)) for of in ("price", "gpus")}
     return {
@@ -205,10 +208,10 @@ def _known(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
     }
 
 
-def _costs(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun) -> Costs:
-    known = _known(scenario, prepared)
+def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> Costs:
+    known = _known_costs(scenario, prepared)
 
-    def over(name: str, of: Callable[[Simulated], float]) -> Range | None:
+    def over(name: str, of: Callable[[SimulatedRun], float]) -> Range | None:
         values = [value for value in map(of, runs) if not np.isnan(value)]  # not every run was timed
         return range_of(values) if known[name] else None
 
@@ -222,10 +225,10 @@ def _costs(runs: Sequence[Simulated], scenario: Scenario, prepared: PreparedRun)
 
 
 def _spent(scenario: Scenario, prepared: PreparedRun) -> AlreadySpent | None:
-    recorded, known = scenario.served.recorded, _known(scenario, prepared)
+    recorded, known = scenario.served.recorded, _known_costs(scenario, prepared)
     if recorded is None:
         return None
-    tokens, usd, gpu_seconds = priced(counts_of_recorded(recorded, scenario.bench.categories), scenario.served.costs)
+    tokens, usd, gpu_seconds = price_counts(count_recorded(recorded, scenario.bench.categories), scenario.served.costs)
     first = scenario.before.there
     return AlreadySpent(
         trials=int((recorded >= 0).sum()) + first.trials,
@@ -236,9 +239,9 @@ def _spent(scenario: Scenario, prepared: PreparedRun) -> AlreadySpent | None:
     )
 
 
-def _before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> CostsBefore | None:
-    """What comes first, if that is the opponent's, or greedy answers."""
-    before, known = scenario.before, _known(scenario, prepared)
+def _costs_before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> CostsBefore | None:
+    """Cost of what comes first, if that is the opponent's, or greedy answers."""
+    before, known = scenario.before, _known_costs(scenario, prepared)
     if before == NOTHING_BEFORE or of_opponent != (before.opponent is not None):
         return None
     return CostsBefore(
@@ -250,11 +253,13 @@ def _before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> 
     )
 
 
-def _grading(runs: Sequence[Simulated], grade: Cost, scenario: Scenario, prepared: PreparedRun) -> GradeCosts | None:
-    """What the grades of all answers of the runs cost, those of greedy answers included."""
+def _grade_costs(
+    runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, prepared: PreparedRun
+) -> GradeCosts | None:
+    """Cost of the grades of all answers of the runs, those of greedy answers included."""
     if grade == NO_COST:
         return None
-    known, ungraded = _known(scenario, prepared), scenario.before.of_opponent.trials
+    known, ungraded = _known_costs(scenario, prepared), scenario.before.of_opponent.trials
     trials = [run.trials - ungraded for run in runs]
 
     def over(name: str, each: float) -> Range | None:
@@ -267,9 +272,9 @@ def _grading(runs: Sequence[Simulated], grade: Cost, scenario: Scenario, prepare
 
 def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
     """The maximum of trials for everyone, at the mean over the worlds, with the answers of an opponent."""
-    each, known = prepared.plan.trials.max, _known(scenario, prepared)
+    each, known = prepared.plan.trials.max, _known_costs(scenario, prepared)
     counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
-    tokens, usd, gpu_seconds = priced(counts, scenario.served.costs)
+    tokens, usd, gpu_seconds = price_counts(counts, scenario.served.costs)
     before, seconds = scenario.before.of_opponent, fixed_seconds(scenario, counts)
     return {
         "trials": float(each * scenario.bench.asked.sum() * scenario.bench.questions) + before.trials,
@@ -299,7 +304,7 @@ def _table(simulated: Simulations) -> tuple[TableCell, ...]:
     return tuple(cells)
 
 
-def _undecided(runs: Sequence[Simulated], names: Sequence[str]) -> tuple[Undecided, ...]:
+def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Undecided, ...]:
     """The comparisons that are left undecided most often."""
     left: dict[frozenset[int | None], list[EndedComparison]] = {}
     for run in runs:

@@ -110,7 +110,7 @@ class _FlyingBatch:
         return self._told == self.batch.size
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
-        """What comes next."""
+        """Tell the controller what comes next."""
         self._told = self.batch.size if self._opening is None else self._until()
         if not self.told:
             controller.tell_time(self.batch, float(self.load.seconds[self.load.in_order[1][: self._told]].sum()))
@@ -119,8 +119,8 @@ class _FlyingBatch:
         return controller.tell_batch(self.batch, self._drawn.counts, own, float(self.load.seconds.sum()))
 
     @property
-    def is_there(self) -> bool:
-        """Whether all of it is there already, and takes no time."""
+    def is_recorded(self) -> bool:
+        """Whether all of it is recorded, and takes no time."""
         return not self.load.seconds.any()
 
     @property
@@ -136,7 +136,7 @@ class _FlyingBatch:
         return counts
 
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
-        """What has come before the cap."""
+        """Outcomes that have come before the cap."""
         values, came = (*self._drawn.trials, self._drawn.categories, self.load.seconds), self.load.ends < cap
         for model, question, trial, category, seconds in zip(*(value[came].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
@@ -184,8 +184,8 @@ def drive_in_time(
         for asked in controller.ask_rounds():
             asking += _flying(asked, tape, times, controller, judge, now)
         # what is there already takes no time, and is heard of before anything is asked
-        there = [one for one in asking if one.is_there]
-        issued = there if there or flying.some_are_there else asking
+        there = [one for one in asking if one.is_recorded]
+        issued = there if there or flying.has_recorded else asking
         asking = [one for one in asking if one not in issued]
         for one in issued:
             hosts[one.load.model].issue(one.load, now)
@@ -225,17 +225,17 @@ class _FlyingBatches:
         self._added = 0
 
     def add(self, one: _FlyingBatch) -> None:
-        """A batch was issued."""
+        """Add a batch that was issued."""
         heapq.heappush(self._heap, (one.next, self._added, one))
         self._added += 1
 
     @property
-    def some_are_there(self) -> bool:
-        """Whether some of them take no time."""
-        return any(one.is_there for _, _, one in self._heap)
+    def has_recorded(self) -> bool:
+        """Whether some of them are recorded, and take no time."""
+        return any(one.is_recorded for _, _, one in self._heap)
 
     def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
-        """Have nothing begin of models that are paused."""
+        """Let nothing begin of paused models."""
         changed = [host.pause(model, now, paused=controller.is_paused(model)) for model, host in enumerate(hosts)]
         if any(changed):
             self._in_order_of_news()
@@ -245,7 +245,7 @@ class _FlyingBatches:
         heapq.heapify(self._heap)
 
     def all(self) -> Iterator[_FlyingBatch]:
-        """As they were issued."""
+        """All of them, in the order of issue."""
         return (one for _, _, one in sorted(self._heap, key=lambda entry: entry[1]))
 
     def next_to_land(self) -> _FlyingBatch:

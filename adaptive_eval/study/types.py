@@ -31,7 +31,7 @@ def range_of(values: Sequence[float] | FloatArray) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What runs cost; None for what nobody knows."""
+    """Costs of runs; None if unknown."""
 
     trials: Range
     tokens: Range | None
@@ -120,7 +120,7 @@ class FixedWithAsMany:
 
 @dataclass(frozen=True, slots=True)
 class AlreadySpent:
-    """What the run has used already."""
+    """Usage of the run so far."""
 
     trials: int
     tokens: float | None
@@ -131,7 +131,7 @@ class AlreadySpent:
 
 @dataclass(frozen=True, slots=True)
 class CostsBefore:
-    """What answers cost that come first; the costs of `need` and `capped` contain it."""
+    """Cost of answers that come first; the costs of `need` and `capped` contain it."""
 
     trials: int
     tokens: float | None
@@ -143,7 +143,7 @@ class CostsBefore:
 
 @dataclass(frozen=True, slots=True)
 class GradeCosts:
-    """What grades cost that a judge or a verifier is asked for, within the budget; `need` and `capped` contain it."""
+    """Cost of the grades by a judge or a verifier, within the budget; `need` and `capped` contain it."""
 
     tokens: Range | None
     usd: Range | None
@@ -154,8 +154,7 @@ class GradeCosts:
 
 @dataclass(frozen=True, slots=True)
 class PaceCosts:
-    """What the run would cost at one pace, without any cap: medians over some of the worlds; None for what nobody
-    knows."""
+    """Costs of the run at one pace, without any cap: medians over some of the worlds; None if unknown."""
 
     favour: str
     trials: float

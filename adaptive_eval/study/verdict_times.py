@@ -13,7 +13,7 @@ from scorio.moments import FloatArray
 
 
 class VerdictTimes(NamedTuple):
-    """What verdicts take; where nobody is asked for them, nothing."""
+    """Times of verdicts; zero if nobody is asked for them."""
 
     reply: float = 0.0
     """Seconds from when an answer has come until its verdict is there, where nobody waits."""
@@ -29,7 +29,7 @@ NO_VERDICTS = VerdictTimes()
 
 
 class JudgeQueue:
-    """What a judge has to do, in the order in which it comes."""
+    """Queue of a judge, first come, first served."""
 
     def __init__(self, times: VerdictTimes) -> None:
         self._times = times

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from adaptive_eval.core.stack import MOST_CELLS
 from adaptive_eval.study.scenario import Scenario, Variant
-from adaptive_eval.study.simulated import Simulated, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import SimulatedRun, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
 
 WORTH_A_PROCESS = 2.5
@@ -64,9 +64,9 @@ class SimulationWorkers:
 
     def simulate(
         self, jobs: Sequence[SimulationJob], on_done: Callable[[int], None] = lambda runs: None
-    ) -> list[Simulated]:
+    ) -> list[SimulatedRun]:
         """The simulated runs in the order of the jobs; `on_done` gets the size of each bundle of them that is done."""
-        found: dict[int, Simulated] = {}
+        found: dict[int, SimulatedRun] = {}
         bundles = deque(self._worker.bundles(jobs))
         while bundles and self._pool is None:
             bundle, start = bundles.popleft(), time.process_time()
@@ -144,7 +144,7 @@ class _Worker:
     def _is_timed(self, job: SimulationJob) -> bool:
         return job.timed and self._scenario.served.usage.knows_seconds
 
-    def simulate(self, jobs: Sequence[SimulationJob]) -> list[Simulated]:
+    def simulate(self, jobs: Sequence[SimulationJob]) -> list[SimulatedRun]:
         """The runs of a bundle."""
         scenario, plan = self._scenario, self._plan(jobs[0].variant)
         if not self._can_be_stacked(jobs[0]):
@@ -197,5 +197,5 @@ def _be_there() -> None:
     """Do nothing: a job that starts the processes."""
 
 
-def _simulate(jobs: Sequence[SimulationJob]) -> list[Simulated]:
+def _simulate(jobs: Sequence[SimulationJob]) -> list[SimulatedRun]:
     return _here[0].simulate(jobs)

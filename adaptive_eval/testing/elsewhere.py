@@ -39,7 +39,7 @@ def check_elsewhere(probe: Callable[..., str], arguments: tuple[Any, ...], name:
         return
     if b"__main__" in sent:  # a script of the author's would run once more
         return
-    there = _asked(sent, next(seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")))
+    there = _probe_elsewhere(sent, next(seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")))
     here = probe(*arguments)
     at = next((at for at, (one, other) in enumerate(zip(here, there, strict=False)) if one != other), len(here))
     fail_unless(
@@ -53,7 +53,7 @@ def _around(text: str, at: int) -> str:
     return repr(text[max(at - 30, 0) : at + 30])
 
 
-def _asked(sent: bytes, seed: str) -> str:
+def _probe_elsewhere(sent: bytes, seed: str) -> str:
     paths = pickle.dumps(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", ASKED],

@@ -96,13 +96,13 @@ def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, 
             _check_names_apart(reading, row, record)
             for path, values in groupby(_amiss(row), key=itemgetter(0)):
                 found = [(value, _check_amiss(reading, row, path, value, changed)) for _, value, changed in values]
-                _check_place(table.name, ".".join(map(str, path)), _facts(record), found)
+                _check_place(table.name, ".".join(map(str, path)), _record_values(record), found)
     check_elsewhere(_facts_of_all, (table, [row for row, _ in logged]), table.name)
 
 
 def _facts_of_all(table: TableFormat, rows: Sequence[Row]) -> str:
     with TemporaryDirectory() as folder:
-        return repr([_facts(record) for record in _Reading(table, Path(folder) / "log.jsonl").all(rows)])
+        return repr([_record_values(record) for record in _Reading(table, Path(folder) / "log.jsonl").all(rows)])
 
 
 class _Reading:
@@ -133,7 +133,7 @@ class _Reading:
     def one(self, row: Row, expected: Mapping[str, Any]) -> Record:
         """The record of a row, which must say what is expected."""
         (record,) = self._single(row)
-        said = _facts(record)
+        said = _record_values(record)
         for key, wanted in expected.items():
             fail_unless(said[key] == wanted, f"{self.table.name}: {key} must be {wanted!r}, but is {said[key]!r}")
         _check_record(record, self.table.name, row)
@@ -148,7 +148,7 @@ class _Reading:
         return found
 
 
-def _facts(record: Record) -> dict[str, Any]:
+def _record_values(record: Record) -> dict[str, Any]:
     """Values of a record, None if unknown; a record that is no trial has neither text nor grade."""
     there = record.missing is None
     return {
@@ -249,7 +249,7 @@ def _check_amiss(
     fail_unless(itself, f"{name}: where {where} is {_shown(value)}, the row takes something from the one before it")
     for one in found[1:]:
         _check_record(one, name, changed)
-    return _facts(found[1])
+    return _record_values(found[1])
 
 
 def _check_place(

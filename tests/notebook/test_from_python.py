@@ -19,7 +19,7 @@ from patient_time import HANGS
 import adaptive_eval
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.notebook.started import the_same_call
+from adaptive_eval.notebook.started import resuming_call
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
 
 
 def test_the_call_that_goes_on_has_all_that_this_one_was_given() -> None:
-    assert the_same_call(Path("a.yaml"), [], None) == "adaptive_eval.run('a.yaml')"
+    assert resuming_call(Path("a.yaml"), [], None) == "adaptive_eval.run('a.yaml')"
     assert (
-        the_same_call("a.yaml", ["name=b"], "runs/c") == "adaptive_eval.run('a.yaml', ['name=b'], directory='runs/c')"
+        resuming_call("a.yaml", ["name=b"], "runs/c") == "adaptive_eval.run('a.yaml', ['name=b'], directory='runs/c')"
     )
-    assert the_same_call({"name": "mapped"}, [], None) == "adaptive_eval.run(...)"
+    assert resuming_call({"name": "mapped"}, [], None) == "adaptive_eval.run(...)"
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from adaptive_eval.running import garbage
-from adaptive_eval.running.garbage import MADE, collect_once_loaded, load_without_collections, short_collections
+from adaptive_eval.running.garbage import MADE, disable_collections, enable_collections, short_collections
 
 USUAL = (700, 10, 10)
 
@@ -43,9 +43,9 @@ def test_a_command_is_loaded_without_collections_and_its_run_still_has_short_one
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(garbage, "_loaded_is_frozen", False)
-    load_without_collections()
+    disable_collections()
     assert not gc.isenabled()
-    collect_once_loaded()
+    enable_collections()
     assert gc.isenabled() and (loaded := gc.get_freeze_count())
     with short_collections():
         assert gc.get_threshold()[0] == MADE
@@ -54,5 +54,5 @@ def test_a_command_is_loaded_without_collections_and_its_run_still_has_short_one
 
 def test_a_program_that_loads_us_for_itself_has_its_collections_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "_loaded_is_frozen", False)
-    collect_once_loaded()
+    enable_collections()
     assert gc.isenabled() and not gc.get_freeze_count()

@@ -20,7 +20,7 @@ from adaptive_eval.config.load import check_config, load_config
 from adaptive_eval.config.run import NotifyConfig
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.status import CurrentTraffic, Status
-from adaptive_eval.running.notify import Notifier, notifier_of
+from adaptive_eval.running.notify import Notifier, open_notifier
 from adaptive_eval.store import AlarmRaised, ModelSetAside, ReplicaLost, RunReader, ServersNoticed
 
 Json = dict[str, Any]
@@ -138,7 +138,7 @@ NOTHING = Status(
 
 def opened(site: Site, status: list[Status], **notify: object) -> Notifier:
     """A notifier of a run that has begun, whose status is the last of the list."""
-    notifier = notifier_of(load_config(site.write(notify=notify)))
+    notifier = open_notifier(load_config(site.write(notify=notify)))
     assert notifier is not None
     notifier.opened("run", ("ada",), lambda: status[-1])
     return notifier
@@ -200,5 +200,5 @@ def test_an_address_that_is_not_there_is_said_before_anything_is_asked(site: Sit
 
 
 def test_who_has_asked_for_nothing_has_no_notifier(site: Site) -> None:
-    assert notifier_of(load_config(site.write())) is None
+    assert open_notifier(load_config(site.write())) is None
     assert NotifyConfig(webhook="https://a").on == ("end", "stall", "alarm")

@@ -11,7 +11,7 @@ from adaptive_eval.core import Plan, Trials
 from adaptive_eval.core.objectives import Best
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
-from adaptive_eval.study.simulated import Simulated, simulate_run
+from adaptive_eval.study.simulated import SimulatedRun, simulate_run
 from scorio.moments import FloatArray
 
 MODELS, MOST, SEED = 3, 24, 7
@@ -22,7 +22,7 @@ def ranking() -> Plan:
     return plan(MODELS, trials=Trials(4, MOST))
 
 
-def runs_of(one: Plan, worlds: list[FloatArray]) -> list[Simulated]:
+def runs_of(one: Plan, worlds: list[FloatArray]) -> list[SimulatedRun]:
     return [simulate_run(one, world, served(MODELS), (SEED, number)) for number, world in enumerate(worlds)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.store import BatchEnded, BatchTaken, Event
-from adaptive_eval.study.pilot import seconds_of_batches, times_of_batches
+from adaptive_eval.study.pilot import batch_seconds, measured_batch_seconds
 
 
 def models(*options: str) -> tuple[ModelConfig, ...]:
@@ -35,18 +35,18 @@ EVENTS: tuple[Event, ...] = (
 
 
 def test_only_batches_that_were_handed_in_and_answered_tell_how_long_they_took() -> None:
-    assert times_of_batches(EVENTS) == {"a": [600.0, 1200.0]}
+    assert measured_batch_seconds(EVENTS) == {"a": [600.0, 1200.0]}
 
 
 def test_what_is_configured_goes_before_what_was_seen_and_that_before_a_guess() -> None:
     asked = models("batch: openai", "batch: {kind: openai, expected: 2h}", "batch: openrouter", "")
-    seconds, told = seconds_of_batches(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
+    seconds, told = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
     assert seconds[:3].tolist() == pytest.approx([900.0, 7200.0, 1200.0]) and np.isnan(seconds[3])
     assert told == [
         "a batch is expected to be answered in 0.25 h, as in the pilot",
         "a batch is expected to be answered in 2 h, as `expected` says",
         "a batch is expected to be answered in 0.33 h, as in the pilot",
     ]
-    guessed, told = seconds_of_batches(asked[:1], {})
+    guessed, told = batch_seconds(asked[:1], {})
     assert guessed.tolist() == [3600.0] and told == ["a batch is guessed to be answered in 1 h, whatever its size"]
-    assert seconds_of_batches(asked[3:], {})[1] == []
+    assert batch_seconds(asked[3:], {})[1] == []

@@ -14,7 +14,7 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
-from adaptive_eval.study.one_look import one_look_at, smallest_fixed
+from adaptive_eval.study.one_look import evaluate_one_look, smallest_fixed
 
 
 @pytest.mark.parametrize("name", ["coins", "exact_ties", "rubric"])
@@ -24,7 +24,9 @@ def test_the_fixed_design_calls_what_a_run_with_one_look_calls(name: str) -> Non
     plan = Plan(Bench(models, questions, world.w), rule=ZScore(), policy=Uniform(), prior="uniform")
     plan = replace(plan, judging=Judging(futility=None))
     for seed in range(2):
-        curves = one_look_at(Tape.of_chances(world.p, world.w, np.random.default_rng(seed)), world.truth, questions, 30)
+        curves = evaluate_one_look(
+            Tape.of_chances(world.p, world.w, np.random.default_rng(seed)), world.truth, questions, 30
+        )
         for n in (4, 30):
             tape = Tape.of_chances(world.p, world.w, np.random.default_rng(seed))
             run = judge_replay(0, drive_rounds(Controller(replace(plan, trials=Trials(n, n))), tape), world.truth)

@@ -26,8 +26,8 @@ from adaptive_eval.study.pilot import (
     PilotTrials,
     cost_table,
     guess,
-    known_usage,
     measure,
+    merge_usage,
     read_pilot,
 )
 
@@ -87,7 +87,7 @@ def pilot_of(tmp_path: Path, prepared: PreparedRun) -> Pilot:
 
 def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Path, prepared: PreparedRun) -> None:
     models = prepared.config.models
-    usage, own_tokens, own_seconds = known_usage(
+    usage, own_tokens, own_seconds = merge_usage(
         pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, 2)
     )
     assert own_tokens.tolist() == own_seconds.tolist() == [True, False, True]

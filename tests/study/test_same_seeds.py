@@ -8,7 +8,7 @@ from played import Played, prepared
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.study.pilot import read_pilot
-from adaptive_eval.study.same_seeds import NEAR_COPIES, of_same_seeds
+from adaptive_eval.study.same_seeds import NEAR_COPIES, same_seed_sentences
 from scorio.sinf import coupling
 
 ASKED = {"objective": {"kind": "baseline", "baseline": "ada"}}
@@ -21,14 +21,14 @@ def plan(folder: Path, seeds: str) -> PreparedRun:
 
 @pytest.mark.parametrize("seeds", ["hashed", "consecutive"])
 def test_where_decisions_make_nothing_of_shared_seeds_there_is_nothing_to_say(tmp_path: Path, seeds: str) -> None:
-    assert list(of_same_seeds(plan(tmp_path, seeds), None, 300.0)) == []
+    assert list(same_seed_sentences(plan(tmp_path, seeds), None, 300.0)) == []
 
 
 def test_it_takes_from_an_opening_to_what_is_forecast(tmp_path: Path) -> None:
     coupled = plan(tmp_path, "coupled")
-    (told,) = of_same_seeds(coupled, None, 10_000.0)
+    (told,) = same_seed_sentences(coupled, None, 10_000.0)
     assert f"about {10_000 * NEAR_COPIES:,.0f} trials" in told
-    (told,) = of_same_seeds(coupled, None, 100.0)
+    (told,) = same_seed_sentences(coupled, None, 100.0)
     assert "about 36 trials" in told  # three of each of six questions, of both
 
 
@@ -36,7 +36,7 @@ def test_a_pilot_with_the_same_seeds_says_how_far_they_went_together(tmp_path: P
     coupled = plan(tmp_path, "coupled")
     Played(tmp_path / "run", coupled).finish()
     pilot = read_pilot(tmp_path / "run", coupled)
-    _, told = of_same_seeds(coupled, pilot, 300.0)
+    _, told = same_seed_sentences(coupled, pilot, 300.0)
     values = coupled.plan.bench.weights[np.maximum(pilot.outcomes, 0)]
     both = (pilot.outcomes >= 0).all(axis=0)
     found = coupling(np.nonzero(both)[0], values[0][both], values[1][both])
@@ -47,4 +47,4 @@ def test_a_pilot_with_the_same_seeds_says_how_far_they_went_together(tmp_path: P
 def test_a_pilot_with_seeds_of_their_own_says_nothing_of_it(tmp_path: Path) -> None:
     Played(tmp_path / "apart" / "run", plan(tmp_path / "apart", "hashed")).finish()
     coupled = plan(tmp_path, "coupled")
-    assert len(list(of_same_seeds(coupled, read_pilot(tmp_path / "apart" / "run", coupled), 300.0))) == 1
+    assert len(list(same_seed_sentences(coupled, read_pilot(tmp_path / "apart" / "run", coupled), 300.0))) == 1

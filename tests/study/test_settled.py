@@ -13,12 +13,12 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.simulated import Simulated, simulate_run
+from adaptive_eval.study.simulated import SimulatedRun, simulate_run
 from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all
 
 
-def ended(trials: float, reached: bool = False) -> Simulated:
-    return Simulated("settled" if reached else "out_of_reach", round(trials), 0.0, 0.0, 0.0, 100.0, 0.0, ())
+def ended(trials: float, reached: bool = False) -> SimulatedRun:
+    return SimulatedRun("settled" if reached else "out_of_reach", round(trials), 0.0, 0.0, 0.0, 100.0, 0.0, ())
 
 
 def test_the_interval_settles_when_its_ends_are_known_to_a_tenth_of_the_median() -> None:

@@ -25,7 +25,7 @@ from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.simulated import Simulated, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import SimulatedRun, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
 
 MODELS, ASKED = 4, 6
@@ -72,13 +72,13 @@ def costs(categories: int) -> ServiceCosts:
     return ServiceCosts(usage, each, [1, 3, 7, 64])
 
 
-def decided(run: Simulated) -> list[object]:
+def decided(run: SimulatedRun) -> list[object]:
     """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
     pairs = [one._replace(trials_needed=0.0) for one in run.comparisons]
     return [*run._replace(unhindered=0.0, comparisons=())[:-2], *pairs, *run.held]
 
 
-def assert_same(together: Simulated, alone: Simulated) -> None:
+def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
     assert repr(decided(together)) == repr(decided(alone))
     assert together.unhindered == pytest.approx(alone.unhindered)
     needed = [[pair.trials_needed for pair in run.comparisons] for run in (together, alone)]

@@ -31,7 +31,7 @@ from adaptive_eval.study.scenario import (
     scaled,
 )
 from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
-from adaptive_eval.study.summary import limits_of, smallest_certified_delta, smallest_gap
+from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
 from adaptive_eval.study.types import range_of
 from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 
@@ -307,4 +307,4 @@ def test_equals_are_tied_with_that_delta() -> None:
 def test_a_run_without_a_look_has_no_limits() -> None:
     broke = plan(budget=Budget(trials=9))
     run = simulate_run(broke, level(0.5, 0.5), served(2), (0,))
-    assert limits_of([run], broke, [level(0.5, 0.5)]).gap is None
+    assert smallest_differences([run], broke, [level(0.5, 0.5)]).gap is None

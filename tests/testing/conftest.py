@@ -21,4 +21,4 @@ def another_process() -> None:
 @pytest.fixture(autouse=True)
 def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("slow") is None and "another_process" not in request.fixturenames:
-        monkeypatch.setattr(elsewhere, "_asked", _asked_here)
+        monkeypatch.setattr(elsewhere, "_probe_elsewhere", _asked_here)

@@ -77,7 +77,7 @@ class SampleReader:
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
         scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
         self._settings = LoggedSettings(
-            served=_served(self._model),
+            served=_served_name(self._model),
             sampling=known_sampling(
                 {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
             ),
@@ -99,7 +99,7 @@ class SampleReader:
         said = score.get("answer")
         asked = LoggedQuestion(prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices")))))
         settings = self._settings if system is None else self._settings._replace(system=system)
-        if self._own and (found := self._as_exported(told, score, value, answer, place)) is not None:
+        if self._own and (found := self._exported_record(told, score, value, answer, place)) is not None:
             return found._replace(task=self._task, asked=asked, settings=settings)
         return Record(
             place=place,
@@ -120,7 +120,7 @@ class SampleReader:
             identity=told["uuid"] if isinstance(told.get("uuid"), str) else None,
         )
 
-    def _as_exported(
+    def _exported_record(
         self, sample: Sample, score: Mapping[str, Any], value: float | None, answer: Answer | None, place: str
     ) -> Record | None:
         """The trial as it was stored; None where the sample is not as the export writes it."""
@@ -241,7 +241,7 @@ def _target(target: object) -> str:
     return "\n".join(map(as_text, target)) if isinstance(target, list) else as_text(target)
 
 
-def _served(model: str) -> str:
+def _served_name(model: str) -> str:
     """The name without the service that Inspect reached it by."""
     service, _, rest = model.partition("/")
     if service == "openai-api":

@@ -62,7 +62,7 @@ def usage(answer: Answer) -> dict[str, int]:
     return {"input_tokens": answer.prompt_tokens, "output_tokens": answer.completion_tokens, "total_tokens": total}
 
 
-def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: InspectScale) -> Json:
+def inspect_sample(record: TrialRecord, question: Question, prompt: Prompt, scale: InspectScale) -> Json:
     """The sample of a trial; one that has no grade has an error and no score, one whose text nobody knows no choice."""
     answer, asked = record.answer, _messages(prompt)
     said = {"role": "assistant", "content": _content(answer), "source": "generate", "model": record.model}
@@ -104,7 +104,7 @@ def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: In
     return sample
 
 
-def summary_of(sample: Mapping[str, Any]) -> Json:
+def sample_summary(sample: Mapping[str, Any]) -> Json:
     """The summary of a sample in a list."""
     summary: Json = {key: sample[key] for key in SUMMARISED if key in sample}
     if isinstance(asked := sample["input"], str):

@@ -15,7 +15,7 @@ import orjson
 
 from adaptive_eval import __version__
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.exchange.inspect.sample import InspectScale, Json, sample_of, summary_of, usage
+from adaptive_eval.exchange.inspect.sample import InspectScale, Json, inspect_sample, sample_summary, usage
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.record.snapshot import iso_time
@@ -94,12 +94,12 @@ class SampleCounts:
             self.scored[question] += 1
 
 
-def start_of(subject: LoggedModel) -> Json:
+def start_member(subject: LoggedModel) -> Json:
     """The member that comes first, whether or not the log is finished."""
     return {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
 
 
-def header_of(subject: LoggedModel, start: Json, samples: SampleCounts) -> Json:
+def header_member(subject: LoggedModel, start: Json, samples: SampleCounts) -> Json:
     """The whole header."""
     reader = subject.source.reader
     return {
@@ -124,7 +124,7 @@ def _is_whole(subject: LoggedModel) -> bool:
     return finished or subject.is_imported_alone
 
 
-def reductions_of(subject: LoggedModel, samples: SampleCounts) -> list[Json]:
+def reductions_member(subject: LoggedModel, samples: SampleCounts) -> list[Json]:
     """The mean score of each question that has one."""
     means = zip(subject.source.questions, samples.totals.tolist(), samples.scored.tolist(), strict=True)
     scores = [{"sample_id": question.id, "value": total / count} for question, total, count in means if count]
@@ -234,20 +234,20 @@ def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> N
 
 def _write_log(archive: ZipFile, subject: LoggedModel, before: int, on_progress: OnProgress) -> int:
     """Write every member, the header last, as Inspect does; gives the samples written so far."""
-    source, start, samples = subject.source, start_of(subject), SampleCounts(len(subject.source.questions))
+    source, start, samples = subject.source, start_member(subject), SampleCounts(len(subject.source.questions))
     summaries: list[Json] = []
     _put(archive, "_journal/start.json", start)
     for record in source.reader.trials_of(subject.name):
         at = source.roster.questions.position_of(record.question)
         question = source.questions[at]
-        sample = sample_of(record, question, source.prompt(subject.name, question), subject.scale)
+        sample = inspect_sample(record, question, source.prompt(subject.name, question), subject.scale)
         _put(archive, f"samples/{question.id}_epoch_{sample['epoch']}.json", sample)
-        summaries.append(summary_of(sample))
+        summaries.append(sample_summary(sample))
         samples.count(at, record, subject.scale.weights)
         on_progress(before + samples.written)
     _put(archive, "summaries.json", summaries)
-    _put(archive, "reductions.json", reductions_of(subject, samples))
-    _put(archive, "header.json", header_of(subject, start, samples))
+    _put(archive, "reductions.json", reductions_member(subject, samples))
+    _put(archive, "header.json", header_member(subject, start, samples))
     return before + samples.written
 
 

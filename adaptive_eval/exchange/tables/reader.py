@@ -53,7 +53,7 @@ SIGNED = frozenset({"seed", "completion_bpt", "prompt_bpt"})
 def json_rows(file: LogFile) -> Rows:
     """The objects of a JSONL file."""
     with opened_file(file) as handle:
-        for number, line in _lines(file, handle):
+        for number, line in _numbered_lines(file, handle):
             place = f"line {number}"
             row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place)
             if not isinstance(row, dict):
@@ -61,7 +61,7 @@ def json_rows(file: LogFile) -> Rows:
             yield place, row
 
 
-def _lines(file: LogFile, handle: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(file: LogFile, handle: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Lines that hold something, cut at line feeds only."""
     size = max(handle.seek(0, 2), 1)
     handle.seek(0)
@@ -183,7 +183,7 @@ class _Row:
             question=self._named("question"),
             trial=self._number("trial", int, None),
             task=self._text("task") or "",
-            asked=self._asked(),
+            asked=self._question(),
             settings=LoggedSettings(),
             answer=self._answer(),
             has_text=self._row.get("text") is not None,
@@ -217,7 +217,7 @@ class _Row:
             raise self._refuse("must have a category, a score, correct, or a text to be graded")
         return None, None, error
 
-    def _asked(self) -> LoggedQuestion:
+    def _question(self) -> LoggedQuestion:
         choices = self._row.get("choices")
         if isinstance(choices, str):
             choices = self._json("choices", choices)

@@ -42,7 +42,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Address":
-        """PORT, on the loopback address, or HOST:PORT."""
+        """Parse PORT, on the loopback address, or HOST:PORT."""
         host, _, port = text.rpartition(":")
         if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
             raise ConfigError(f"--metrics-port must be PORT or HOST:PORT with a port from 1 to 65535, but got {text!r}")
