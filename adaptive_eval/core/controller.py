@@ -71,6 +71,8 @@ class Controller:
         self._memory = LatchedVerdicts.blank(len(plan.judged_pairs[0]))
         self._decided = DecidingLooks.blank(len(plan.judged_pairs[0]))
         self._aside_at_look = 0
+        self.overrun: IntArray = np.zeros_like(self._tally.counts)
+        """(L, M, K): those of `counts` that no look has judged (`count_overrun`)."""
         self.standing: JudgedLook | None = None
         self._compose_first()
 
@@ -339,6 +341,27 @@ class Controller:
         """Models whose missing trials the next look waits for; while no others are asked anything, none will be."""
         return self._flight.awaited()
 
+    def count_overrun(self, models: Iterable[int]) -> None:
+        """Count what these models were asked ahead of the last look, once the run is finished: as with the overrun of
+        a group sequential trial scores and intervals have it, and calls stand.
+
+        Only of models of which all that was asked has come: what was cut off would have been slow, and wrong more often
+        (DESIGN 3.6). Trials with shared seeds count beside those of other models alone, and stay out.
+        """
+        late = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
+        counted = set(models) - {batch.model for batch in late if not batch.answers}
+        late = [batch for batch in late if batch.model in counted]
+        if self.finished is None or self.plan.coupled or not late:
+            return
+        judged = self._tally.counts.copy()
+        self._tally.commit(late)
+        self.overrun = self._tally.counts - judged
+        for model in sorted({batch.model for batch in late}):
+            for batch in self._flight.drop(model):
+                self._flight.account.settle(model, batch.size, batch.size - batch.missing, batch.total_cost())
+        nothing_left = np.zeros_like(self.supply.left)
+        self.standing = self._judged(replace(self.supply, left=nothing_left), calls_stand=True)
+
     def result(self) -> Result | None:
         """Everything that is known after the latest look; None before the first. Needs the looks to be kept."""
         require(
@@ -442,21 +465,25 @@ class Controller:
         self._tally.commit(done)
         self._set_aside_ungradable(sorted({batch.model for batch in done}))
 
-    def _look(self) -> None:
-        plan, supply = self.plan, self.supply
-        known, bounds, rule = self._tally.estimates, self._tally.bounds(), self._horizon.rule
-        standing = judge_look(
-            known,
+    def _judged(self, supply: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
+        plan, bounds = self.plan, self._tally.bounds()
+        return judge_look(
+            self._tally.estimates,
             self._memory,
             plan.objective,
-            rule,
+            self._horizon.rule,
             plan.judging,
             supply,
             bounds,
             plan.estimator,
             p_values=self._keep_looks,
             paired=self._tally.paired(plan.judged_pairs, ungraded=bounds is not None),
+            calls_stand=calls_stand,
         )
+
+    def _look(self) -> None:
+        supply = self.supply
+        standing = self._judged(supply)
         self._horizon.seen(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)

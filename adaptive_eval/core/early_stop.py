@@ -63,6 +63,8 @@ class EndedRun:
     """Further trials that caps would have paid for."""
     set_aside: bool
     """It went on without some of its models."""
+    judged: FloatArray
+    """(L,): the share of each model's trials that looks have seen: no others were asked for what they showed."""
 
     @classmethod
     def of(cls, controller: Controller) -> "EndedRun | None":
@@ -71,7 +73,9 @@ class EndedRun:
         if reason is None or controller.standing is None or plan.fixed:
             return None
         affordable = float(controller.supply.affordable)
-        return cls(plan, controller.counts.copy(), reason, affordable, bool(controller.set_aside))
+        counts = controller.counts - controller.overrun
+        judged = counts.sum(axis=(1, 2)) / np.maximum(controller.trials, 1)
+        return cls(plan, counts, reason, affordable, bool(controller.set_aside), judged)
 
     @property
     def why_not(self) -> str | None:
@@ -99,7 +103,7 @@ class EndedRun:
         shift = _mean_by_control(errors, _scores(opened, bench) - truth)
         standardised = errors[:, bench.asked] / self._sigmas(ended[:, bench.asked])
         spread = float(np.sqrt(np.square(standardised).mean()))
-        return EarlyStop(np.where(bench.asked, shift, math.nan), spread, replays)
+        return EarlyStop(np.where(bench.asked, shift * self.judged, math.nan), spread, replays)
 
     def _sigmas(self, counts: IntArray) -> FloatArray:
         """(n, L): of the scores, as the run takes them to be."""

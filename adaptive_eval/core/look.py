@@ -110,16 +110,19 @@ def judge_look(
     benches: int = 1,
     among: IndexArray | None = None,
     paired: Sequence[PairedEvidence] = (),
+    calls_stand: bool = False,
 ) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out.
 
     The models may be those of several benches side by side, each judged by itself. Of the pairs those may be chosen
     that stand `among` all in these places: `memory` and `supply` are of them, and so is all that comes of it. Where
-    some pairs are judged by trials with the same seeds, `paired` has what these say, for each way to see it.
+    some pairs are judged by trials with the same seeds, `paired` has what these say, for each way to see it. Where
+    `calls_stand`, nothing latches that has not latched before.
     """
     ways = _ways_to_see_it(estimates, bounds, objective, estimator, benches, among, paired)
     evidence, compared = ways[0], estimates.on(estimator)
-    memory, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
+    judged, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
+    memory = memory if calls_stand else judged
     fixed = fixed_share(compared, evidence, supply.recorded)
     reach, certain = _reach(evidence, supply, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)

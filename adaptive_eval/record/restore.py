@@ -114,6 +114,9 @@ class StoredRun:
             elif controller.finished is None:
                 controller.tell([SetAside(at(event.model), event.reason, event.cause)])
         controller.restore(filter(None, outcomes), lost)
+        for end in events_of_kind(since_the_start(self.events), RunFinished):
+            names = set(end.waited_for or ()).intersection(setup.roster.models)
+            controller.count_overrun(at(name) for name in names)
         requests = [usage.gpu_seconds for usage in usages]
         controller.tick(reader.elapsed, counted_gpu_seconds(self.servers, requests, self.beside))
         verdicts = reader.grading_uses() if isinstance(setup.config.grader, AskedGrader) else {}

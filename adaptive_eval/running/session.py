@@ -42,6 +42,7 @@ from adaptive_eval.store import (
     RunStarted,
     RunStopped,
     Store,
+    was_waited_for,
 )
 from adaptive_eval.store.repeats import SamplingFreedom
 
@@ -172,8 +173,10 @@ class Session:
 
     async def _end(self) -> Ended:
         reason, self._over = self._controller.finished, True
+        names = self._waited_for()
+        self._controller.count_overrun(map(self._subject.models.index, names))
         results = await self._publisher.publish()
-        event = RunStopped() if reason is None else RunFinished(reason)
+        event = RunStopped(waited_for=names or None) if reason is None else RunFinished(reason, names or None)
         self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.meter.elapsed()))
         return ended_of(
             [*self._events, event],
@@ -182,6 +185,12 @@ class Session:
             self._store.directory,
             servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
         )
+
+    def _waited_for(self) -> tuple[str, ...]:
+        """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
+        models, has_all = self._subject.models, self._scheduler.state.trials.has_all
+        here = enumerate(models) if self._controller.plan.pace.held else ()
+        return tuple(name for at, name in here if has_all(at) and was_waited_for(self._events, name))
 
     def _take_state(self) -> Snapshot | Unjudged | None:
         """State of the run; None if nothing has come yet, and the run goes on."""

@@ -54,6 +54,8 @@ class TrialTable:
         self._steps: list[dict[tuple[int, int], Step]] = [{} for _ in range(models)]
         """By model: the step of each question and trial."""
         self._numbers: list[Counter[Step]] = [Counter() for _ in range(models)]
+        self._unanswered: set[int] = set()
+        """Models with a request that a server had and that brought no answer, asked again or not."""
 
     def step(self, model: int, question: int, trial: int) -> Step | None:
         """Where a trial stands; None if nobody has asked for it, or it is done."""
@@ -63,6 +65,10 @@ class TrialTable:
         """How many trials of a model stand at any of these steps."""
         return sum(self._numbers[model][step] for step in steps)
 
+    def has_all(self, model: int) -> bool:
+        """Whether all that a model was asked in this start was waited for, and has come."""
+        return model not in self._unanswered and set(self._steps[model].values()) <= {Step.WANTED}
+
     def move(self, model: int, question: int, trials: Iterable[int], to: Step) -> None:
         """Have trials of a question take a step; raises `RuntimeError` if they may not."""
         steps, numbers = self._steps[model], self._numbers[model]
@@ -70,6 +76,8 @@ class TrialTable:
             before = steps.get((question, trial))
             if to not in STEPS[before]:
                 raise RuntimeError(f"trial {trial} of question {question} by model {model} is {before}, and now {to}")
+            if before is Step.IN_FLIGHT and to is not Step.ANSWERED:
+                self._unanswered.add(model)
             if before is not None:
                 numbers[before] -= 1
             if to in LAST:

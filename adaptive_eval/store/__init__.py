@@ -1,7 +1,7 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
 from adaptive_eval.store.draft import Draft
-from adaptive_eval.store.events import event_of, events_of_kind, since_the_start
+from adaptive_eval.store.events import event_of, events_of_kind, since_the_start, was_waited_for
 from adaptive_eval.store.events.answers import (
     AlarmRaised,
     AnswersKept,
@@ -159,4 +159,5 @@ __all__ = [
     "events_of_kind",
     "require_same_meaning",
     "since_the_start",
+    "was_waited_for",
 ]

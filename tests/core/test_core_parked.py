@@ -1,10 +1,12 @@
 """Where servers are held, rounds of models in no open comparison are parked: nobody waits for them, nothing is lost."""
 
+import math
+
 import numpy as np
 import pytest
 
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Trials
-from adaptive_eval.core.types import Ask, Look
+from adaptive_eval.core.types import Ask, Look, Verdict
 
 SKILLS, QUESTIONS = (0.95, 0.6, 0.55, 0.05), 8
 DRAWN = np.random.default_rng(3).random((len(SKILLS), QUESTIONS, 90))
@@ -66,3 +68,61 @@ def test_under_a_cap_that_counts_answers_nothing_is_parked() -> None:
     one = controller(budget=Budget(trials=len(SKILLS) * QUESTIONS * 60))
     played(one, 40)
     assert not one.parked.any() and one.arrived.sum() == one.counts.sum()
+
+
+@pytest.mark.parametrize("wrong_take", [1.0, 10.0])
+def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stand(wrong_take: float) -> None:
+    one = controller()
+    played(one, 40, wrong_take=wrong_take)
+    before, late = one.result(), one.parked.copy()
+    assert before is not None and late.sum() > 0
+    (waited, *_) = np.flatnonzero(late.sum(axis=(1, 2))).tolist()
+    one.count_overrun([waited])
+    after = one.result()
+    assert after is not None and one.overrun.sum() == late[waited].sum() and not one.parked[waited].any()
+    assert after.trials == before.trials + late[waited].sum()
+    rows, old = ({row.model: row for row in found.models} for found in (after, before))
+    assert rows[waited].sigma < old[waited].sigma
+    assert all(rows[model] == old[model] for model in rows if model != waited and rows[model].rank == old[model].rank)
+    called = {(pair.verdict.better, pair.verdict.worse): pair.called for pair in before.comparisons if pair.called}
+    assert called.items() <= {(p.verdict.better, p.verdict.worse): p.called for p in after.comparisons}.items()
+    assert not any(pair.verdict.verdict is Verdict.OPEN for pair in after.comparisons), "nothing more is asked"
+
+
+def test_nothing_enters_before_the_end() -> None:
+    one = controller()
+    one.tell(map(answer, one.ask(10**6)))
+    one.count_overrun(range(len(SKILLS)))
+    assert one.finished is None and not one.overrun.any()
+
+
+def test_the_overrun_is_not_off_where_wrong_answers_take_ten_times_as_long() -> None:
+    """What was sent until a look ended it, and is waited for, is no choice of short answers; what had come by then is:
+    a model whose last requests were cut off has no overrun."""
+    model, slots = 2, 12
+    waited, came = [], []
+    for seed in range(150):
+        rng, one = np.random.default_rng(seed), controller()
+        flying, now, cut = list[tuple[float, Ask, int]](), 0.0, False
+        while one.finished is None or flying:
+            for at in range(len(SKILLS)):
+                for ask in one.ask(slots - sum(other.model == at for _, other, _ in flying), at):
+                    right = int(rng.random() < SKILLS[at])
+                    flying.append((now + rng.exponential() * (1.0 if right else 10.0), ask, right))
+            flying.sort(key=lambda sent: sent[0])
+            now, ask, right = flying.pop(0)
+            one.tell([Outcome(*ask[:3], right, seconds=1.0)])
+            if not cut and one.is_paused(model):
+                cut, in_time = True, one.parked[model].sum(axis=0)
+        one.count_overrun(range(len(SKILLS)))
+        if cut and one.overrun[model].any():
+            waited.append(one.overrun[model].sum(axis=0))
+            came.append(in_time)
+    assert abs(_off(waited, SKILLS[model])) < 3.0
+    assert _off(came, SKILLS[model]) > 3.0
+
+
+def _off(counts: list[np.ndarray], share: float) -> float:
+    """By how many standard errors more than this share of all trials are right."""
+    surplus = np.array([right - share * (wrong + right) for wrong, right in counts])
+    return float(surplus.mean() / (surplus.std() / math.sqrt(len(surplus))))

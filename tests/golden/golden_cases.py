@@ -122,8 +122,9 @@ def several_answers_a_request(stage: Stage) -> None:
 TIME: dict[str, Any] = {"trials": {"favour": "time", "lookahead": 1}}
 
 
-@case(ahead=True)
+@case(parts=(*SAME, "event"), ahead=True)
 def time(stage: Stage) -> None:
+    """What it has found besides its looks has all answers that came, as many as there was time for."""
     stage.run(stage.config(stage.serve(), **TIME))
 
 

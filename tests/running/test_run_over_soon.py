@@ -1,14 +1,23 @@
 """Runs whose servers are kept full, over HTTP: everything that was asked is stored and counted, whatever happens."""
 
 import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
-from live_runs import ENDED, Found, Site, kill, wait_for_trials
+from gated import GatedServer
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.simulate.server import serving
+from adaptive_eval.store import RunFinished, RunReader, events_of_kind
+from adaptive_eval.store.looks import trials_at
 
 TRIALS = {"min": 4, "max": 30}
+AHEAD = {**TRIALS, "favour": "time"}
 
 
 def test_without_a_price_it_is_the_default_and_every_answer_that_was_asked_for_is_counted(site: Site) -> None:
@@ -40,3 +49,51 @@ def test_killed_and_resumed_it_comes_to_the_looks_of_a_run_with_one_request_at_a
     assert {key: found.outcomes[key] for key in found.outcomes.keys() & one.outcomes.keys()} == {
         key: one.outcomes[key] for key in found.outcomes.keys() & one.outcomes.keys()
     }
+
+
+def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(site: Site) -> None:
+    config = site.write("late", trials=AHEAD, concurrency=64)
+    directory = site.directory("late")
+    assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
+    published, judged = models_of(directory), judged_trials(directory)
+    assert set(ended(directory).waited_for or ()) == judged.keys()
+    counted = {name: row["trials"] for name, row in published.items()}
+    assert sum(counted.values()) == len(Found.of(directory).outcomes) > sum(judged.values())
+    with opened_run(directory) as stored:
+        anew = stored.results_anew(running=False)
+    assert anew is not None
+    assert {row.name: (row.score, row.trials) for row in anew.models} == {
+        name: (row["score"], row["trials"]) for name, row in published.items()
+    }
+    assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
+    assert models_of(directory) == published
+
+
+def test_of_a_run_that_was_killed_scores_have_what_looks_have_judged(site: Site) -> None:
+    """What was in flight then would have been slow, and nobody knows what it was."""
+    directory = site.directory("cut")
+    with serving(GatedServer(small_world(), 60)) as url:
+        models = [{"name": name, "base_url": url} for name in MODELS]
+        process = site.start(site.write("cut", models=models, trials=AHEAD), "--run-dir", str(directory))
+        assert wait_for_trials(directory, 40, process)
+        kill(process)
+    assert site.run(site.write("cut", trials=AHEAD), "--run-dir", str(directory)).exit_code in ENDED
+    assert ended(directory).waited_for is None
+    assert {name: row["trials"] for name, row in models_of(directory).items()} == judged_trials(directory)
+
+
+def models_of(directory: Path) -> dict[str, Any]:
+    """The published results of each model."""
+    rows = json.loads((directory / "results.json").read_text())["models"]
+    return {row["name"]: row for row in rows}
+
+
+def judged_trials(directory: Path) -> dict[str, int]:
+    """Trials of each model that the last look has judged."""
+    with closing(RunReader.open(directory)) as reader:
+        return trials_at(reader.latest_look())
+
+
+def ended(directory: Path) -> RunFinished:
+    with closing(RunReader.open(directory)) as reader:
+        return events_of_kind(reader.events(), RunFinished)[-1]

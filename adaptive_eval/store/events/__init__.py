@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events import answers, beginnings, grading, lives, servers
 from adaptive_eval.store.events.event import Event, UnknownEvent
-from adaptive_eval.store.events.lives import RunBegun
+from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunStopped
 
 CLASSES: tuple[type[Event], ...] = tuple(
     one
@@ -48,6 +48,12 @@ def event_of(kind: str, body: object, at: float = 0.0) -> Event:
 def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
     """The events of one kind, in their order."""
     return [event for event in events if isinstance(event, kind)]
+
+
+def was_waited_for(events: Sequence[Event], model: str) -> bool:
+    """Whether no start before the latest has ended, or was killed, before all came that it had asked of a model."""
+    ends = [one for one in events if isinstance(one, RunFinished | RunStopped) and model in (one.waited_for or ())]
+    return len(ends) + 1 == len(events_of_kind(events, RunBegun))
 
 
 def since_the_start(events: Sequence[Event]) -> Sequence[Event]:

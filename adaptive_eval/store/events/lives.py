@@ -60,6 +60,8 @@ class RunStopped(Event):
     """Its kind."""
     reason: str | None = where_known()
     exit_code: ExitCode | None = where_known()
+    waited_for: tuple[str, ...] | None = where_known()
+    """Models of which all that was asked in this start and before has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +70,5 @@ class RunFinished(Event):
 
     KIND: ClassVar[str] = "finished"
     reason: Reason
+    waited_for: tuple[str, ...] | None = where_known()
+    """Models of which all that was asked in every start has come: answers ahead of the last look enter their scores."""
