@@ -104,9 +104,13 @@ class Judging:
         chance = self.futility is None or 0.0 <= self.futility < 1.0
         require(chance, "futility must lie in [0, 1), or be None for never", self.futility)
 
-    def futility_under(self, rule: Rule) -> float | None:
-        """`futility`, or that of a rule that gives comparisons up itself, unless they may be certified as tied."""
-        return rule.futility if is_giving_up(rule) and not self.delta else self.futility
+    def futility_under(self, rule: Rule, evidence: Evidence) -> float | None:
+        """`futility`, or that of a rule that gives comparisons up itself, unless they may be certified as tied.
+
+        A gate keeps to `futility`, too: what rests may go on when others change the order, and there are no others.
+        """
+        others_may_reopen = not self.delta and evidence.margin is None
+        return rule.futility if is_giving_up(rule) and others_may_reopen else self.futility
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -138,7 +138,7 @@ def judge_look(
         reach,
         supply=supply,
         spent=_spent(level, evidence),
-        futility=judging.futility_under(level),
+        futility=judging.futility_under(level, evidence),
         ungraded_decide=pairs_that_hinge(ways, level, judging),
     )
     return JudgedLook(

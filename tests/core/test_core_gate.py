@@ -12,6 +12,7 @@ from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, V
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Gate
+from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Policy, Uniform, Weighted
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
@@ -114,6 +115,12 @@ def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(runs: int) -> No
 @pytest.mark.parametrize("runs", sizes(20, 60))
 def test_an_equal_build_hardly_ever_fails(runs: int) -> None:
     assert outcomes(gate(), 0.8, 0.8, runs)[FAIL] == 0.0
+
+
+def test_an_equal_build_passes_by_the_default_rule() -> None:
+    """It does not rest while it is likelier to be settled than a gate asks for: nothing would take it up again."""
+    plan = gate(rule=Optimal(start=0.05), trials=Trials(4, 80))
+    assert outcomes(plan, 0.8, 0.8, 40)[PASS] >= 0.95
 
 
 def test_a_build_that_is_much_worse_fails() -> None:
