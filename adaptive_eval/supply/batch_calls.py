@@ -10,6 +10,8 @@ is waited for and recognised by the ids among its results.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from math import inf
 
 from adaptive_eval.endpoints.batches.opening import BatchService
 from adaptive_eval.endpoints.batches.types import BatchStage, BatchState
@@ -17,6 +19,7 @@ from adaptive_eval.endpoints.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
+from adaptive_eval.store.pending import PendingBatch
 from adaptive_eval.supply.batch_parts import CarriedBatch, NoBatchAnswer
 from adaptive_eval.supply.types import Journal
 
@@ -38,8 +41,8 @@ class BatchCalls:
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._name, self._service, self._attempts = name, service, attempts
-        self._now, self._sleep = now, sleep
+        self.name, self.service, self.attempts = name, service, attempts
+        self.now, self.sleep = now, sleep
         self.journal: Journal | None = None
         self.known: set[str] = set()
         """Ids of batches whose owner is known."""
@@ -55,70 +58,67 @@ class BatchCalls:
     async def wait_for_end(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         """Wait until a batch has ended; returns its state, or why nothing of it will come."""
         state = await self._taken_state(batch)
-        if isinstance(state, NoBatchAnswer):
-            return state
-        patience = self._service.settings.patience
-        until = None if patience is None else batch.since + patience
-        return await self._polled(state, batch, until)
+        return state if isinstance(state, NoBatchAnswer) else await self._polled(state, batch)
 
     async def cancel(self, batch: CarriedBatch) -> None:
         """Ask the service to cancel the batch."""
-        assert batch.batch is not None
+        assert batch.record.batch is not None
         try:
-            await self._service.format.cancel(batch.batch)
+            await self.service.format.cancel(batch.record.batch)
         except (Rejected, Unavailable, Failure):
             return  # it has just ended, or is asked for again with the next poll
-        batch.cancelled = True
-        self.note(BatchCancelled(self._name, batch.key))
+        batch.record = replace(batch.record, cancelled=True)
+        self.note(BatchCancelled(self.name, batch.record.key))
 
     # -- the beginning of a batch ----------------------------------------------------------------------------------
 
     async def _taken_state(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
-        if batch.batch is not None:
+        if batch.record.batch is not None:
             try:
-                return await self._service.format.state(batch.batch)
+                return await self.service.format.state(batch.record.batch)
             except Refusal as refusal:
                 if refusal.status not in GONE:
                     raise
                 return NoBatchAnswer("its batch service no longer knows the batch", lost=True)
-        # without requests it is of an earlier start, which was killed before it heard of it
-        state = await (self._create(batch) if batch.requests else self._find(batch))
+        # without bodies it is of an earlier start, which was killed before it heard of it
+        state = await (self._create(batch) if batch.bodies else self._find(batch.record))
         if isinstance(state, BatchState):
-            batch.batch, batch.since, batch.requests = state.id, self._now(), []
+            batch.record, batch.bodies = replace(batch.record, batch=state.id, since=self.now()), ()
             self.known.add(state.id)
-            self.note(BatchTaken(self._name, batch.key, state.id, len(batch.ids), batch.since))
+            self.note(BatchTaken(self.name, batch.record.key, state.id, len(batch.ids), batch.record.since))
             batch.handed_in.set()
         return state
 
     async def _create(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         """Create the batch; if the reply is lost, look for the batch before creating it again."""
         assert self.journal is not None
-        self.note(BatchPlanned(self._name, batch.key, tuple(sorted(batch.ids)), batch.planned))
+        record = batch.record
+        self.note(BatchPlanned(self.name, record.key, record.requests, record.planned))
         await self.journal.safe()
-        for _ in range(self._attempts):
+        for _ in range(self.attempts):
             try:
-                state = await self._service.format.create(batch.key, batch.requests)
+                state = await self.service.format.create(record.key, batch.bodies)
             except (MaybeCreated, Failure):
-                found = await self._find(batch)
+                found = await self._find(record)
                 if isinstance(found, BatchState) or found.lost:
                     return found
             except EndpointError:
-                self.note(BatchEnded(self._name, batch.key, "refused", missing=len(batch.ids)))
+                self.note(BatchEnded(self.name, record.key, "refused", missing=len(batch.ids)))
                 raise
             else:
-                self.sent += len(batch.requests)
+                self.sent += len(batch.bodies)
                 return state
-        return NoBatchAnswer(f"its batch service did not take a batch in {self._attempts} attempts")
+        return NoBatchAnswer(f"its batch service did not take a batch in {self.attempts} attempts")
 
-    async def _find(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
+    async def _find(self, batch: PendingBatch) -> BatchState | NoBatchAnswer:
         """Find the batch with this key in the service's list, where it may show a little late."""
-        marked = self._service.settings.kind == "openai"  # one that is not in the list does not exist
+        marked = self.service.settings.kind == "openai"  # one that is not in the list does not exist
         since, states = batch.planned - EARLIER_SECONDS, []
         for late in (False, True):
             if late:
-                await self._sleep(self._service.settings.first_poll)
+                await self.sleep(self.service.settings.first_poll)
             try:
-                states = await self._service.format.listed(since)
+                states = await self.service.format.listed(since)
             except (Rejected, Failure) as error:
                 if marked:
                     raise Unavailable(f"its batch service does not list its batches: {error}") from None
@@ -130,15 +130,15 @@ class BatchCalls:
                 return one
         return NoBatchAnswer("the batch was not created" if marked else "the batch is not found", lost=not marked)
 
-    def _may_be(self, state: BatchState, batch: CarriedBatch, since: float) -> bool:
+    def _may_be(self, state: BatchState, batch: PendingBatch, since: float) -> bool:
         late = state.created is None or state.created >= since
-        return state.key is None and state.id not in self.known and state.total in (None, batch.number) and late
+        return state.key is None and state.id not in self.known and state.total in (None, len(batch.requests)) and late
 
-    async def _has_its_ids(self, state: BatchState, batch: CarriedBatch) -> bool:
+    async def _has_its_ids(self, state: BatchState, batch: PendingBatch) -> bool:
         """Whether an unknown batch has results of this one; waits for them."""
         try:
-            ended = await self._polled(state, batch, None)
-            async for result in self._service.format.results(ended):
+            ended = await self._polled(state)
+            async for result in self.service.format.results(ended):
                 if result.custom_id.startswith(f"{batch.key}_"):
                     return True
         except (Rejected, Failure):
@@ -147,16 +147,22 @@ class BatchCalls:
 
     # -- until it has ended ------------------------------------------------------------------------------------------
 
-    async def _polled(self, state: BatchState, batch: CarriedBatch, until: float | None) -> BatchState:
-        """Poll with a growing pause; cancel the batch after `until`."""
-        settings = self._service.settings
+    async def _polled(self, state: BatchState, batch: CarriedBatch | None = None) -> BatchState:
+        """Poll with a growing pause until a batch has ended; cancel the given one when patience ends."""
+        settings = self.service.settings
         pause = settings.first_poll
         while state.stage is BatchStage.RUNNING:
-            left = pause if until is None or batch.cancelled else max(0.0, until - self._now())
-            await self._sleep(min(pause, left))
+            await self.sleep(pause if batch is None else min(pause, self._patience_left(batch)))
             pause = min(GROWTH * pause, settings.longest_poll)
-            if until is not None and not batch.cancelled and self._now() >= until:
+            if batch is not None and not self._patience_left(batch):
                 await self.cancel(batch)
                 pause = settings.first_poll
-            state = await self._service.format.state(state.id)
+            state = await self.service.format.state(state.id)
         return state
+
+    def _patience_left(self, batch: CarriedBatch) -> float:
+        """Seconds after which a batch is to be cancelled; endless if it was, or there is no limit."""
+        patience = self.service.settings.patience
+        if patience is None or batch.record.cancelled:
+            return inf
+        return max(0.0, batch.record.since + patience - self.now())

@@ -1,6 +1,7 @@
 """Values of a model's batches: a request that waits, the reason why it has no answer, and one batch."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from adaptive_eval.endpoints.batches.types import BatchResult
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.store import BatchEnded
+from adaptive_eval.store.pending import PendingBatch
 
 
 class NoBatchAnswer(NamedTuple):
@@ -36,28 +38,23 @@ class AwaitedAnswer:
     attempt: int
     outcome: "asyncio.Future[Answer | NoBatchAnswer]"
 
+    def fail(self, error: Exception) -> None:
+        """Have the request fail, unless it has its answer."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+
 
 @dataclass(eq=False, slots=True)
 class CarriedBatch:
-    """One batch, from the first request that is gathered to the last answer that is stored."""
+    """One batch, from when it is handed in to the last answer that is stored."""
 
-    key: str
-    planned: float
-    ids: set[str] = field(default_factory=set)
+    record: PendingBatch
+    """The batch as the events of the run have it."""
+    ids: set[str]
     """Ids of the requests without a result yet."""
-    stored: set[str] = field(default_factory=set)
-    """Ids of the requests whose answers earlier starts have stored."""
+    bodies: Sequence[bytes] = ()
+    """The requests, until the service has taken them; empty for a batch of an earlier start."""
     waiting: dict[str, AwaitedAnswer] = field(default_factory=dict)
-    requests: list[bytes] = field(default_factory=list)
-    """The requests as they are handed in; empty for a batch of an earlier start."""
-    number: int = 0
-    """How many requests it was handed in with."""
-    size: int = 0
-    """Bytes of `requests`."""
-    batch: str | None = None
-    """The id that the service gave it."""
-    since: float = 0.0
-    cancelled: bool = False
     early: dict[str, BatchResult] = field(default_factory=dict)
     """Results that nobody has asked for since this start."""
     owed: set[str] = field(default_factory=set)
@@ -80,9 +77,3 @@ def variants(name: str) -> list[str]:
 
 MOST_ALIKE = 64
 """Questions with the same prompt and seed that may be asked at a time."""
-
-
-def fail_asked(asked: AwaitedAnswer, error: Exception) -> None:
-    """Fail a request that waits."""
-    if not asked.outcome.done():
-        asked.outcome.set_exception(error)

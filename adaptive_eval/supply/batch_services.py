@@ -66,7 +66,7 @@ class BatchServices(Supply):
         """End the batch of these answers, if they are the last ones that were to be stored."""
         if (endpoint := self._endpoints.get(request.model)) is not None:
             lane = self._lanes[request.model]
-            endpoint.mark_stored(lane.prompt(request.question), request.seeds(lane))
+            endpoint.book.mark_stored(lane.prompt(request.question), request.seeds(lane))
 
     def leave(self) -> None:
         """Wait for no batch any more: the next start collects them."""
@@ -81,12 +81,12 @@ class BatchServices(Supply):
     @property
     def pending(self) -> Sequence[PendingBatch]:
         """The batches that services have, or are being handed."""
-        return [batch for endpoint in self._endpoints.values() for batch in endpoint.pending]
+        return [batch for endpoint in self._endpoints.values() for batch in endpoint.book.pending]
 
     def is_pending(self, model: int) -> bool:
         """Whether a service has a batch of this model, or is being handed it."""
-        return model in self._endpoints and self._endpoints[model].is_pending
+        return model in self._endpoints and bool(self._endpoints[model].book.awaited)
 
     def expected_wait(self, model: int) -> float | None:
         """Seconds until the next batch of this model is expected; None if nobody knows."""
-        return self._endpoints[model].expected_wait
+        return self._endpoints[model].book.expected_wait

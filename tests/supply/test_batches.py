@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 async def ask(endpoint: BatchedEndpoint, number: int, seed: int) -> Answer:
     (answer,) = await endpoint.sample(question(number), range(seed, seed + 1))
-    endpoint.mark_stored(question(number), range(seed, seed + 1))
+    endpoint.book.mark_stored(question(number), range(seed, seed + 1))
     return answer
 
 
@@ -82,11 +82,11 @@ async def ask_and_look_later(desk: Desk, endpoint: BatchedEndpoint, seeds: range
     """When a batch is expected, at once and ten minutes later; all of it is there in the end."""
     asking = asyncio.create_task(ask_all(endpoint, seeds))
     await asyncio.sleep(5.0)  # it is gathered and handed in by then, on a clock that waits for all
-    at_once = endpoint.expected_wait
+    at_once = endpoint.book.expected_wait
     await asyncio.sleep(600.0)
-    later = endpoint.expected_wait
+    later = endpoint.book.expected_wait
     await asking
-    assert not endpoint.is_pending and endpoint.expected_wait is None
+    assert not endpoint.book.awaited and endpoint.book.expected_wait is None
     return at_once, later
 
 
@@ -220,7 +220,7 @@ async def test_what_failed_and_what_was_lost_is_asked_again_in_one_batch() -> No
 
     async def kept(seed: int) -> None:
         await endpoint.sample(question(1), range(seed, seed + 1), again)
-        endpoint.mark_stored(question(1), range(seed, seed + 1))
+        endpoint.book.mark_stored(question(1), range(seed, seed + 1))
 
     await asyncio.gather(*map(kept, range(40)))
     sizes = [len(event.requests) for event in desk.journal.events if isinstance(event, BatchPlanned)]
@@ -303,7 +303,7 @@ async def test_whatever_happens_every_answer_comes_once(kind: str, history: int)
             await asyncio.sleep(rng.random())  # graded, and stored
             assert (number, seed) not in kept
             kept[number, seed] = answer.text
-            endpoint.mark_stored(question(number), range(seed, seed + 1))
+            endpoint.book.mark_stored(question(number), range(seed, seed + 1))
 
         missing = [pair for pair in wanted if pair not in kept]
         asking = [asyncio.create_task(one(*pair)) for pair in missing]

@@ -19,6 +19,7 @@ from adaptive_eval.store import (
     TrialRecord,
 )
 from adaptive_eval.store.records import AWAITS, WAITS
+from adaptive_eval.supply.batch_book import BatchBook
 from adaptive_eval.supply.batch_parts import trial_id
 from adaptive_eval.supply.batches import BatchedEndpoint
 from adaptive_eval.supply.happenings import Happening
@@ -118,7 +119,7 @@ def test_a_request_is_marked_as_stored_with_its_seeds_at_the_supply_of_its_model
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     marked: list[tuple[str | None, range]] = []
-    monkeypatch.setattr(BatchedEndpoint, "mark_stored", lambda self, prompt, seeds: marked.append((prompt.text, seeds)))
+    monkeypatch.setattr(BatchBook, "mark_stored", lambda self, prompt, seeds: marked.append((prompt.text, seeds)))
     supplies = opened()
     for model in (ADA, BOB, CYD):
         supplies.stored(Request(model, 1, 2, 3, 0))

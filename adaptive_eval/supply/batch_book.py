@@ -1,0 +1,193 @@
+"""The batches of a model that are not over: who waits for which result, and which answers are not stored yet."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from adaptive_eval.endpoints.batches.types import BatchResult, BatchStage, BatchState, ResultStatus
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
+from adaptive_eval.endpoints.traffic import Traffic
+from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.errors import EndpointError, Rejected
+from adaptive_eval.store import BatchEnded
+from adaptive_eval.store.pending import PendingBatch
+from adaptive_eval.supply.batch_calls import BatchCalls
+from adaptive_eval.supply.batch_parts import AwaitedAnswer, CarriedBatch, NoBatchAnswer, trial_id, variants
+
+CANCEL_SECONDS = 10.0
+"""How long a run that ends waits for the service to cancel a batch."""
+
+
+class BatchBook:
+    """Gives requests the results of their batches, and ends a batch when all of its answers are stored."""
+
+    def __init__(self, calls: BatchCalls, traffic: Traffic) -> None:
+        self._calls, self._traffic = calls, traffic
+        self._batches: dict[str, CarriedBatch] = {}
+        self._batch_of: dict[str, CarriedBatch] = {}
+        """The batch of each request, by the request's id."""
+        self._last_seconds: float | None = None
+        """How long the service took for the batch that was collected last."""
+
+    def __iter__(self) -> Iterator[CarriedBatch]:
+        return iter(list(self._batches.values()))
+
+    @property
+    def awaited(self) -> Sequence[CarriedBatch]:
+        """The batches that are not collected."""
+        return [one for one in self._batches.values() if one.collected is None]
+
+    @property
+    def pending(self) -> Sequence[PendingBatch]:
+        """The batches that are not collected, with the requests that have no result."""
+        return [replace(one.record, requests=tuple(one.ids)) for one in self.awaited]
+
+    @property
+    def expected_wait(self) -> float | None:
+        """Seconds until the next batch is expected: it takes as long as the one before, or as the setting says."""
+        expected = self._calls.service.settings.expected if self._last_seconds is None else self._last_seconds
+        now = self._calls.now()
+        since = [one.record.since if one.record.batch else now for one in self.awaited]
+        return expected - (now - min(since)) if expected is not None and since else None
+
+    def add(self, batch: CarriedBatch) -> None:
+        """Take up a batch that is handed in now, or was by an earlier start."""
+        self._batches[batch.record.key] = batch
+        self._batch_of |= dict.fromkeys(batch.ids, batch)
+
+    def find(self, asked: AwaitedAnswer) -> bool:
+        """Have a request wait for its result if it is in a batch, or take the one that is there; whether it is."""
+        batch = self._batch_of.get(asked.id)
+        if batch is None:
+            return False
+        if (result := batch.early.pop(asked.id, None)) is not None:
+            self._deliver(batch, asked, result, some_good=True)
+            self._end_if_stored(batch)
+        else:
+            batch.waiting[asked.id] = asked
+        return True
+
+    def mark_stored(self, prompt: Prompt, seeds: range) -> None:
+        """End the batches whose last answers these are: they are with the store."""
+        for seed in seeds:
+            for known in variants(trial_id(prompt, seed)):
+                batch = self._batch_of.get(known)
+                if batch is not None and known in batch.owed:
+                    batch.owed.discard(known)
+                    del self._batch_of[known]
+                    self._end_if_stored(batch)
+                    break
+
+    async def collect(self, batch: CarriedBatch, state: BatchState) -> None:
+        """Give every request of an ended batch its answer, or the reason why there is none."""
+        if state.stage is BatchStage.FAILED:
+            shown = safe_excerpt(state.reason, self._calls.service.wire.secrets) or "it does not say why"
+            if state.busy:
+                return self.give_up(batch, state.said, NoBatchAnswer(shown, pause=True, excused=True))
+            self._calls.note(BatchEnded(self._calls.name, batch.record.key, state.said, missing=len(batch.ids)))
+            self.forget(batch)
+            raise Rejected(f"its batch service refuses a batch as a whole: {shown}")
+        self._last_seconds = self._calls.now() - batch.record.since
+        results = [one async for one in self._calls.service.format.results(state)]
+        some_good = any(one.code == 200 and one.status is ResultStatus.RESPONSE for one in results)
+        made, came = frozenset(batch.ids), 0
+        for result in results:
+            name = result.custom_id.removeprefix(f"{batch.record.key}_")
+            if name == result.custom_id or name not in batch.ids:
+                self._note_stray(batch, name, twice=name != result.custom_id and name in made)
+                continue
+            batch.ids.discard(name)
+            asked = batch.waiting.pop(name, None)
+            if asked is None:
+                batch.early[name] = result
+            came += asked is None or self._deliver(batch, asked, result, some_good)
+        cancelled = batch.record.cancelled
+        lost = 0 if cancelled or state.said == "cancelled" else len(batch.ids)  # which lists what it has expired
+        self._traffic.lost += lost
+        batch.collected = BatchEnded(self._calls.name, batch.record.key, state.said, came, len(made) - came, lost)
+        self._tell_missing(batch, NoBatchAnswer("the results do not have it", lost=lost > 0, direct=cancelled))
+        self._end_if_stored(batch)
+        return None
+
+    def give_up(self, batch: CarriedBatch, said: str, missing: NoBatchAnswer) -> None:
+        """End a batch that has no results."""
+        number = len(batch.ids)
+        lost = number if missing.lost else 0
+        self._traffic.lost += lost
+        self._calls.note(BatchEnded(self._calls.name, batch.record.key, said, missing=number, lost=lost))
+        self._tell_missing(batch, missing)
+        self._batches.pop(batch.record.key, None)
+
+    def forget(self, batch: CarriedBatch) -> None:
+        """Forget a batch that was never sent."""
+        for name in batch.ids:
+            self._batch_of.pop(name, None)
+        self._batches.pop(batch.record.key, None)
+
+    async def abandon(self, batch: CarriedBatch) -> None:
+        """Cancel a batch of a finished run, and count its unused answers as lost."""
+        if batch.record.batch is not None and batch.collected is None and not batch.record.cancelled:
+            with suppress(EndpointError, TimeoutError):  # else it ends by itself
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await self._calls.cancel(batch)
+        unused = len(batch.ids) + len(batch.early)
+        self._traffic.lost += unused
+        before = batch.collected or BatchEnded(self._calls.name, batch.record.key, "abandoned")
+        self._calls.note(replace(before, lost=before.lost + unused))
+        self._batches.pop(batch.record.key, None)
+
+    def _deliver(self, batch: CarriedBatch, asked: AwaitedAnswer, result: BatchResult, some_good: bool) -> bool:
+        """Give a request its result; returns whether that is an answer."""
+        outcome = self._read(batch, asked, result, some_good)
+        answered = isinstance(outcome, Answer)
+        if answered:
+            batch.owed.add(asked.id)
+        else:
+            self._batch_of.pop(asked.id, None)
+        if isinstance(outcome, EndpointError):
+            asked.fail(outcome)
+        elif not asked.outcome.done():
+            asked.outcome.set_result(outcome)
+        return answered
+
+    def _read(
+        self, batch: CarriedBatch, asked: AwaitedAnswer, result: BatchResult, some_good: bool
+    ) -> Answer | NoBatchAnswer | EndpointError:
+        direct = batch.record.cancelled
+        if result.status is not ResultStatus.RESPONSE:
+            return NoBatchAnswer(f"the request was {result.status} with its batch", direct=direct, excused=True)
+        seconds = max(0.0, self._calls.now() - batch.record.since)
+        try:
+            return self._calls.service.answer(result, asked.prompt, asked.seed, seconds, asked.attempt)
+        except Failure as failure:
+            lost = failure.kind is FailureKind.BAD_RESPONSE
+            self._traffic.lost += lost
+            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=lost, direct=direct)
+        except Rejected as error:
+            if isinstance(error, Refusal) and some_good:  # others of the batch were answered: once more
+                return NoBatchAnswer(str(error), refused=True, direct=direct)
+            return Rejected(str(error))
+
+    def _note_stray(self, batch: CarriedBatch, name: str, *, twice: bool) -> None:
+        """Note a result that came before, or that was never asked for."""
+        if not twice and name in batch.record.requests:  # an earlier start has stored it
+            return
+        kind, what = ("double_result", "twice") if twice else ("strange_result", "to requests that were not made")
+        self._calls.service.note(kind, f"its batch service gives results {what}: they are passed over")
+
+    def _tell_missing(self, batch: CarriedBatch, missing: NoBatchAnswer) -> None:
+        """Tell every request without a result why there is none."""
+        for name in batch.ids:
+            self._batch_of.pop(name, None)
+            asked = batch.waiting.pop(name, None)
+            if asked is not None and not asked.outcome.done():
+                asked.outcome.set_result(missing)
+        batch.ids.clear()
+
+    def _end_if_stored(self, batch: CarriedBatch) -> None:
+        """End a batch when every answer of it is stored, so that no kill can lose one that was paid for."""
+        if batch.collected is None or batch.owed or batch.early or batch.record.key not in self._batches:
+            return
+        del self._batches[batch.record.key]
+        self._calls.note(batch.collected)
