@@ -25,7 +25,7 @@ from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import CommitBatch, Event, RunHeader, RunReader, RunStarted, Store
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.supply.hosts import ServerHost
-from adaptive_eval.supply.types import Lane
+from adaptive_eval.supply.types import Lane, TrialPrice
 
 
 def uniform(*parts: object) -> float:
@@ -178,7 +178,7 @@ class Bed:
             seed_base=lambda number: hashed_base(1, name, QUESTIONS[number].id),
             slots=self.slots,
             samples_per_request=self.samples,
-            cost=lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens),
+            price=TrialPrice(lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens)),
         )
 
     @staticmethod

@@ -39,7 +39,7 @@ from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
 from adaptive_eval.seeds import SHARED, hashed_base
 from adaptive_eval.store import Json, Roster, RunHeader
-from adaptive_eval.supply.types import Lane
+from adaptive_eval.supply.types import Lane, TrialPrice
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -337,14 +337,13 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
         name=model.name,
         endpoint=endpoint,
         prompt=prompts.__getitem__,
-        seed_base=_seed_bases(prepared, model),
+        seed_base=seed_bases(prepared, model),
         slots=model.batch.most_requests if model.batch else model.concurrency.in_flight * len(model.replicas),
         samples_per_request=model.concurrency.samples_per_request,
-        cost=trial_cost(model),
-        lost=lost_cost(model, prepared.plan.bench.worst_cost[number]),
-        gpus=model.gpus or 0.0,
+        price=TrialPrice(
+            trial_cost(model), lost_cost(model, prepared.plan.bench.worst_cost[number]), model.gpus or 0.0
+        ),
         secrets=secrets,
-        recorded=model.recorded is not None,
     )
 
 
@@ -395,7 +394,7 @@ def _way_of_asking(model: ModelConfig) -> str:
     return f"{model.inspect is None} {model.api} {model.prompt.model_dump_json()}"
 
 
-def _seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
+def seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
     """The seed of each question's trial 0 (DESIGN 3.7)."""
     questions, base = prepared.questions, seed_base(prepared.config, model)
     return lambda question: base(questions[question].id)

@@ -133,7 +133,6 @@ class ModelEndpoint:
         return await self._all(prompt, _groups(seeds, self._together), again)
 
     async def check(self) -> Health:
-        """Ask every replica for its models and for one tiny answer."""
         checks = (checked(url, self._ask_once, self._sleep) for url in self._config.replicas)
         return Health(tuple(await asyncio.gather(*checks)))
 
@@ -147,7 +146,6 @@ class ModelEndpoint:
 
     @property
     def stats(self) -> EndpointStats:
-        """The traffic so far."""
         return replace(
             self._traffic.stats(),
             oldest=self._overdue.oldest,

@@ -80,7 +80,6 @@ class SdkCaller:
         return await self._read(resource.with_streaming_response.create, arguments, self._limit, reader, pulse)
 
     async def models(self, base_url: str) -> Reply:
-        """The SDK's list of models."""
         resource: Any = self._beside[base_url].models
         return await self._read(resource.with_streaming_response.list, {}, PROBE_SECONDS)
 

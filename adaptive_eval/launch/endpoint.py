@@ -111,11 +111,9 @@ class LaunchedEndpoint:
                 raise NotAskedAgain("its server has ended, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
-        """Ask the server for its models and for one tiny answer."""
         return await (await self._served()).check()
 
     async def close(self) -> None:
-        """Close every connection."""
         await self.end()
 
     @property

@@ -121,7 +121,6 @@ class Host:
 
     @property
     def models(self) -> Sequence[int]:
-        """The models that are served here."""
         return tuple(self.servers)
 
     @property
@@ -162,11 +161,9 @@ class Host:
         tell(server.launched(time.monotonic() - began))
 
     def beside(self, model: int, other: int) -> bool:
-        """Whether there is memory for both."""
         return self.servers[model].spec.overlaps and self.servers[other].spec.overlaps
 
     def retire(self, model: int) -> None:
-        """Ask this model nothing new here: another one is brought up beside it."""
         if self._loaded is self.servers[model]:
             self._loaded = None
         self.servers[model].endpoint.retire()
@@ -188,13 +185,11 @@ class Host:
             tell(ServerReleased(self.servers[model].spec.model, self._place))
 
     async def rest(self, model: int, tell: OnEvent) -> None:
-        """Stop the server of this model, where it is up, or put it to sleep."""
         if self._loaded is self.servers[model]:
             self._loaded = None
             await self._vacate(self.servers[model], tell)
 
     def abandon(self, model: int, error: BaseException) -> None:
-        """Tell whoever waits for this model that nobody brings it up any more."""
         self.servers[model].endpoint.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:

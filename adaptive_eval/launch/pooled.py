@@ -32,11 +32,9 @@ class PooledEndpoint:
                 self._in_flight[place] -= 1
 
     async def check(self) -> Health:
-        """Ask the server that is up for its models and for one tiny answer."""
         return await self._places[self._least_busy()].check()
 
     async def close(self) -> None:
-        """Close every connection."""
         for place in self._places:
             await place.close()
 

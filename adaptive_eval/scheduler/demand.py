@@ -12,21 +12,17 @@ class ModelDemand:
         self._state, self._requests, self._idle = state, requests, idle
 
     def is_wanted(self, model: int) -> bool:
-        """There is something to ask this model now."""
         gone, needed = self._state.departures.is_gone(model), self._wave(model)
         return not gone and self._requests.waiting.first(model, needed) is not None
 
     def has_queue_for(self, model: int, servers: int) -> bool:
-        """More is waiting than so many servers of the model take at a time."""
         gone, needed = self._state.departures.is_gone(model), servers * self._wave(model)
         return not gone and self._requests.waiting.number(model, needed) >= needed
 
     def is_booked(self, model: int) -> bool:
-        """A request is still to be sent to a server of this model that has a slot for it."""
         return any(request.model == model for request in self._requests.booked)
 
     def in_flight(self, model: int) -> int:
-        """Requests of this model that are not answered yet."""
         return self._requests.in_flight[model]
 
     def is_owed(self, model: int) -> bool:
@@ -49,7 +45,6 @@ class ModelDemand:
         return self._idle.is_idle_for_long(model, awaited)
 
     def awaited_models(self, model: int) -> tuple[str, ...] | None:
-        """The models whose batches an idle model waits for; None if it rests for another reason."""
         if self.is_resting(model):
             return None
         return self._idle.awaited_batches(self._state.controller.awaited()) or None

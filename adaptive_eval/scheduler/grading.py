@@ -102,7 +102,7 @@ def record_of(
     lane: Lane, question: Question, trial: int, round_: int, answer: Answer, grade: Grade | GraderError
 ) -> TrialRecord:
     """What is stored of an answer and what came of grading it."""
-    cost = lane.cost(answer)
+    cost = lane.price.cost(answer)
     answer, grade = without_secrets(answer, grade, lane.secrets)
     trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):

@@ -31,5 +31,4 @@ class RunJournal:
             self.committer.add(looks=[plain_look(look, tuple(names)) for look in looks])
 
     async def safe(self) -> None:
-        """Wait until what was recorded by now is on disk."""
         await self.committer.safe()

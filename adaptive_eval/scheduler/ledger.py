@@ -65,11 +65,11 @@ def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -
 def entered_cost(reader: RunReader, lanes: Sequence[Lane]) -> Cost:
     """What is entered now, at its worst."""
     counts = reader.in_flight()
-    return reduce(Cost.plus, (lane.lost.times(counts.get(lane.name, 0)) for lane in lanes), Cost())
+    return reduce(Cost.plus, (lane.price.worst.times(counts.get(lane.name, 0)) for lane in lanes), Cost())
 
 
 def _loss(lane: Lane, count: int, *, killed: bool) -> AnswersLost:
-    worst = lane.lost
+    worst = lane.price.worst
     return AnswersLost(lane.name, count, count * worst.tokens, count * worst.usd, count * worst.gpu_seconds, killed)
 
 

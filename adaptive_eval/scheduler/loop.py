@@ -92,7 +92,6 @@ class Loop:
         self.journal.note(event)
 
     async def safe(self) -> None:
-        """Wait until what was recorded by now is on disk."""
         await self.journal.safe()
 
     async def listen(self) -> None:

@@ -128,7 +128,7 @@ class Mending:
         lost, rest = dict[str, AnswersLost](), list[Regrade]()
         for one in self._ungraded():
             before = lost.get(one.model, AnswersLost(one.model, killed=True))
-            more = one.cost.plus(self._lanes[one.model].cost(one.answer).times(-1))
+            more = one.cost.plus(self._lanes[one.model].price.cost(one.answer).times(-1))
             if one.waits and more.tokens > 0:
                 total = cost_of(before).plus(more)
                 lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)

@@ -51,7 +51,7 @@ class RunMeter:
         """What a cap on GPU time counts by now: of servers that the run starts, for how long they were held; of others
         the time of requests, with those in flight and those that were lost at their worst."""
         owed = (
-            count * lane.samples_per_request * lane.lost.gpu_seconds
+            count * lane.samples_per_request * lane.price.worst.gpu_seconds
             for lane, count in zip(self._lanes, in_flight, strict=True)
         )
         each = zip(spent.usages, owed, spent.lost_gpu_seconds, strict=True)

@@ -87,7 +87,9 @@ class ServerTimes:
         if before.up:  # an earlier start was killed while it held them
             seconds += UNSAID_SECONDS
         return HeldTime(
-            before.seconds + seconds, before.gpu_seconds + seconds * lane.gpus, bool(up) and model not in self._until
+            before.seconds + seconds,
+            before.gpu_seconds + seconds * lane.price.gpus,
+            bool(up) and model not in self._until,
         )
 
     def _begin(self, model: int, place: str | None) -> None:

@@ -220,7 +220,7 @@ class RunState:
         if not self.capped or (self.reserve is not None and not waits):  # there is a verdict in it
             return
         of_verdict = 0 if self.reserve is None else self.reserve.tokens
-        used, reserved = cost.tokens - of_verdict, self.lanes[model].lost.tokens - of_verdict
+        used, reserved = cost.tokens - of_verdict, self.lanes[model].price.worst.tokens - of_verdict
         if 0 < reserved < used:
             self._news.events += self.departures.set_aside(model, Lost(Cause.SERVER, BEYOND.format(used, reserved)))
 

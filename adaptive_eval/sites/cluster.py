@@ -86,12 +86,10 @@ class RaySite:
         return SiteFacts(*await self._told(self._actor.facts.remote()))
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        """Serve the model, unless it is served like this already."""
         shared = self._cluster.shared(material)
         return SiteBegun(*await self._told(self._actor.begin.remote(setup, site_secrets, shared)))
 
     async def order(self, head: str, order: SiteOrder) -> None:
-        """Tell the site what to do."""
         await self._told(self._actor.order.remote(head, order))
 
     async def news(self, head: str) -> SiteNews:
@@ -99,7 +97,6 @@ class RaySite:
         return SiteNews(*await self._told(self._actor.news.remote(head)))
 
     async def end(self, at_once: bool) -> None:
-        """Stop the site's server."""
         await self._told(self._actor.end.remote(at_once))
 
     def kill(self) -> None:
@@ -140,7 +137,6 @@ class RayCluster:
         return self._shared[id(material)][1]
 
     def left_by(self, run: str) -> Collection[str]:
-        """The names of the sites that an earlier start of a run has left; those that wait for a place wait no more."""
         self._own = True
         names: set[str] = set()
         for one in self.ray._private.state.actors().values():

@@ -173,7 +173,6 @@ class SiteHost:
 
     @property
     def models(self) -> Sequence[int]:
-        """The models that may be served here."""
         return tuple(self._plan.services)
 
     @property
@@ -236,7 +235,6 @@ class SiteHost:
                 tell(ServerReleased(self._plan.services[model].name, self._plan.site))
 
     def abandon(self, model: int, error: BaseException) -> None:
-        """Tell whoever waits for this model that nobody brings it up any more."""
         self._plan.services[model].endpoint.abandoned(self._plan.site, str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:

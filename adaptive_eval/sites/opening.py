@@ -10,9 +10,8 @@ from pydantic import SecretStr
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.opponent import with_opponent_among
-from adaptive_eval.config.prepare import PreparedRun, make_lane
+from adaptive_eval.config.prepare import PreparedRun, seed_bases
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
-from adaptive_eval.endpoints.never_asked import NeverAsked
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
@@ -149,8 +148,8 @@ class _Served:
         for number, model in enumerate(self._config.models):
             if model.launch is None:
                 continue
-            prompts, seed_base = prepared.prompts[number], make_lane(prepared, number, NeverAsked()).seed_base
-            self.endpoints[number] = SitesEndpoint(model.name, prompts, seed_base)
+            prompts = prepared.prompts[number]
+            self.endpoints[number] = SitesEndpoint(model.name, prompts, seed_bases(prepared, model))
             if id(prompts) not in materials:
                 materials[id(prompts)] = _material(prepared, number)
             material, material_mark = materials[id(prompts)]

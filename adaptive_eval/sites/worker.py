@@ -87,10 +87,6 @@ class SiteWorker:
         return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices, serves=serves)
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        """Serve the model for this head in place of the one before, unless it is served like this already.
-
-        An earlier head, or an earlier model, is owed nothing.
-        """
         try:
             await self._begin_no_more()
             self._beginning = asyncio.create_task(self._begin(setup, site_secrets, material))

@@ -90,21 +90,18 @@ class SqliteLedger:
                 raise damaged(self.directory, self.where, f"{fault}; {database.order_anew(self.directory)}")
 
     def kept_sums(self) -> KeptSums | None:
-        """Sums over the trials up to one; None if they are not kept."""
         with database.explained(self.directory):
             return read_sums(self.connection)
 
     sums_by_itself = False
 
     def make_room_for_sums(self) -> None:
-        """Make a place for kept sums."""
         with database.explained(self.directory):
             self.connection.executescript(f"BEGIN IMMEDIATE; {TABLES}; COMMIT;")
             checksums.keep_checksums(self.connection)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write whole or not at all what is done within."""
         connection = self.connection
         with database.explained(self.directory):
             connection.execute("BEGIN IMMEDIATE")

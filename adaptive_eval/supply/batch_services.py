@@ -80,13 +80,10 @@ class BatchServices(Supply):
 
     @property
     def pending(self) -> Sequence[PendingBatch]:
-        """The batches that services have, or are being handed."""
         return [batch for endpoint in self._endpoints.values() for batch in endpoint.book.pending]
 
     def is_pending(self, model: int) -> bool:
-        """Whether a service has a batch of this model, or is being handed it."""
         return model in self._endpoints and bool(self._endpoints[model].book.awaited)
 
     def expected_wait(self, model: int) -> float | None:
-        """Seconds until the next batch of this model is expected; None if nobody knows."""
         return self._endpoints[model].book.expected_wait

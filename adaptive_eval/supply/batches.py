@@ -126,7 +126,6 @@ class BatchedEndpoint:
 
     @property
     def stats(self) -> EndpointStats:
-        """The traffic so far, both ways."""
         service = self._calls.service
         batched = replace(
             self._traffic.stats(),

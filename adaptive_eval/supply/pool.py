@@ -25,7 +25,6 @@ do; the model that it serves is chosen when it has come. When it is lost, its mo
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -48,30 +47,30 @@ from adaptive_eval.supply.types import Demand, Supply
 _Task = asyncio.Task[None]
 
 
-@dataclass(eq=False, slots=True)
 class _Place:
     """One host, with what is served, started and stopped there."""
 
-    host: ServerHost
-    model: int | None = None
-    """The model that is served, or being loaded."""
-    is_up: bool = False
-    """The model is served."""
-    move: _Task | None = None
-    """The place is being acquired, or its server is being started or stopped."""
-    acquiring: bool = False
-    acquired: bool = False
-    """The run has acquired the place, and has to give it back."""
-    refused: EndpointError | None = None
-    """Why the place cannot be had."""
-    retired: int | None = None
-    """The model before, whose last answers still come."""
-    retirement: _Task | None = None
-    """The server of the retired model is being stopped."""
-    narrow: bool = False
-    """There is memory for one model only, as has turned out."""
-    failed: set[int] = field(default_factory=set)
-    """Models that do not come up here."""
+    def __init__(self, host: ServerHost) -> None:
+        self.host = host
+        self.model: int | None = None
+        """The model that is served, or being loaded."""
+        self.is_up = False
+        """The model is served."""
+        self.move: _Task | None = None
+        """The place is being acquired, or its server is being started or stopped."""
+        self.acquiring = False
+        self.acquired = False
+        """The run has acquired the place, and has to give it back."""
+        self.refused: EndpointError | None = None
+        """Why the place cannot be had."""
+        self.retired: int | None = None
+        """The model before, whose last answers still come."""
+        self.retirement: _Task | None = None
+        """The server of the retired model is being stopped."""
+        self.narrow = False
+        """There is memory for one model only, as has turned out."""
+        self.failed: set[int] = set()
+        """Models that do not come up here."""
 
     @property
     def served(self) -> int | None:
@@ -118,17 +117,14 @@ class ServerPool(Supply):
         return self._models
 
     def servers(self, model: int) -> int:
-        """How many servers of a model can be asked now."""
         return sum(place.served == model for place in self._places)
 
     @property
     def deserted(self) -> Collection[int]:
-        """Models of which no server is up, on its way, or still about to give its last answers."""
         return self._models.difference(*({place.model, place.retired} for place in self._places))
 
     @property
     def is_moving(self) -> bool:
-        """Whether a server is being started, or stopped beside another one."""
         return any(place.move is not None or place.retirement is not None for place in self._places)
 
     def settle(self, demand: Demand) -> None:
@@ -147,7 +143,6 @@ class ServerPool(Supply):
         self._tell_unserved(demand)
 
     async def close(self) -> None:
-        """Begin nothing more, and cancel what was begun."""
         moves = [move for place in self._places for move in (place.move, place.retirement) if move is not None]
         self._places = []
         for move in moves:

@@ -32,7 +32,6 @@ class Supplies(Supply):
         return range(len(self._by_model))
 
     def servers(self, model: int) -> int:
-        """How many servers of a model can be asked now."""
         return self._by_model[model].servers(model)
 
     def take_over(self, store: Store, roster: Roster) -> Mapping[str, int]:
@@ -40,7 +39,6 @@ class Supplies(Supply):
         return {name: count for supply in self._each for name, count in supply.take_over(store, roster).items()}
 
     def start(self) -> None:
-        """Go on with what was taken over."""
         for supply in self._each:
             supply.start()
 
@@ -54,49 +52,39 @@ class Supplies(Supply):
         self._by_model[request.model].stored(request)
 
     def leave(self) -> None:
-        """Wait no more for what can be left to the next start."""
         for supply in self._each:
             supply.leave()
 
     async def depart(self, *, at_once: bool, finished: bool, lost: Collection[int]) -> None:
-        """Leave what is under way to the next start, or give it up where the run is finished."""
         for supply in self._each:
             await supply.depart(at_once=at_once, finished=finished, lost=lost)
 
     async def close(self) -> None:
-        """Begin nothing more, and abandon what was begun."""
         for supply in self._each:
             await supply.close()
 
     @property
     def is_moving(self) -> bool:
-        """Whether a server is being started, or stopped beside another one."""
         return any(supply.is_moving for supply in self._each)
 
     @property
     def deserted(self) -> Collection[int]:
-        """Models of which no server is up, on its way, or still about to give its last answers."""
         return {model for supply in self._each for model in supply.deserted}
 
     @property
     def launched(self) -> Collection[int]:
-        """Models whose servers the run starts itself."""
         return {model for supply in self._each for model in supply.launched}
 
     @property
     def batched(self) -> Collection[int]:
-        """Models that are asked through batch services."""
         return {model for supply in self._each for model in supply.batched}
 
     @property
     def pending(self) -> Sequence[PendingBatch]:
-        """The batches that services have, or are being handed."""
         return [batch for supply in self._each for batch in supply.pending]
 
     def is_pending(self, model: int) -> bool:
-        """Whether a batch service has something of this model, or is being handed it."""
         return self._by_model[model].is_pending(model)
 
     def expected_wait(self, model: int) -> float | None:
-        """Seconds until the next batch of a model is expected; None if nobody knows."""
         return self._by_model[model].expected_wait(model)

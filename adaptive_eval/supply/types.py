@@ -11,10 +11,23 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.never_asked import NeverAsked
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
 from adaptive_eval.store import Event, Roster, Store
 from adaptive_eval.store.pending import PendingBatch
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPrice:
+    """What the trials of a model cost."""
+
+    cost: Callable[[Answer], Cost]
+    """The cost of an answer."""
+    worst: Cost = NO_COST
+    """The most that an answer may cost, and what it counts as when it was requested and lost."""
+    gpus: float = 0.0
+    """GPUs that are paid for while the servers are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +43,14 @@ class Lane:
     slots: int
     """Requests in flight: the sum of the replicas' concurrency."""
     samples_per_request: int
-    cost: Callable[[Answer], Cost]
-    lost: Cost = NO_COST
-    """The most that an answer may cost, and what it counts as when it was requested and lost."""
-    gpus: float = 0.0
-    """GPUs that are paid for while its servers are held."""
+    price: TrialPrice
     secrets: tuple[str, ...] = ()
     """Strings that no answer is stored with, in every form (`endpoints.redaction`)."""
-    recorded: bool = False
-    """Its outcomes are those of an earlier run, and it is never asked."""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether its outcomes are those of an earlier run, so that it is never asked."""
+        return isinstance(self.endpoint, NeverAsked)
 
     def seed(self, question: int, trial: int) -> int:
         """The seed of a trial."""

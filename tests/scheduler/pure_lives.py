@@ -50,7 +50,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
 from adaptive_eval.store.thresholds import kept_rubric
-from adaptive_eval.supply.types import Lane, Request, trials_per_request
+from adaptive_eval.supply.types import Lane, Request, TrialPrice, trials_per_request
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(Question(f"q{number}", f"ask {number}", "right") for number in range(3))
@@ -316,8 +316,9 @@ class Start:
             seed_base=lambda question: 0,
             slots=self.setting.slots,
             samples_per_request=self.setting.samples,
-            cost=lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens),
-            lost=self.setting.worst,
+            price=TrialPrice(
+                lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens), self.setting.worst
+            ),
         )
 
     @property
@@ -373,7 +374,7 @@ class Start:
 
     def _lose_reserved(self) -> None:
         for record in self._ungraded():
-            reserved = record.cost.tokens - self._lane(record.model).cost(record.answer).tokens
+            reserved = record.cost.tokens - self._lane(record.model).price.cost(record.answer).tokens
             if record.waits and reserved:
                 event = AnswersLost(record.model, 0, reserved, killed=True, verdicts=1)
                 self.disk.commit(CommitBatch(events=[event], verdicts=[at_cost(record, Cost(tokens=-reserved))]))

@@ -24,7 +24,7 @@ from adaptive_eval.supply.batch_parts import trial_id
 from adaptive_eval.supply.batches import BatchedEndpoint
 from adaptive_eval.supply.happenings import Happening
 from adaptive_eval.supply.supplies import Supplies
-from adaptive_eval.supply.types import Lane, Request
+from adaptive_eval.supply.types import Lane, Request, TrialPrice
 
 ADA, BOB, CYD = range(3)
 NAMES = ("ada", "bob", "cyd")
@@ -56,7 +56,7 @@ def lane(model: int, endpoint: Any) -> Lane:
         seed_base=lambda number: 1000 * number,
         slots=2,
         samples_per_request=1,
-        cost=lambda answer: NO_COST,
+        price=TrialPrice(lambda answer: NO_COST),
     )
 
 

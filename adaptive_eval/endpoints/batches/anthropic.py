@@ -56,7 +56,6 @@ class AnthropicBatches:
         return _state(await self._wire.post_once("/messages/batches", b'{"requests":[%b]}' % b",".join(requests)))
 
     async def state(self, batch: str) -> BatchState:
-        """How far a batch is."""
         return _state(await self._wire.get(f"/messages/batches/{batch}"))
 
     async def listed(self, since: float) -> list[BatchState]:

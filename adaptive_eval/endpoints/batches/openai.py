@@ -55,7 +55,6 @@ class OpenAiBatches:
         return state_of(await self._wire.post_once("/batches", body))
 
     async def state(self, batch: str) -> BatchState:
-        """How far a batch is."""
         return state_of(await self._wire.get(f"/batches/{batch}"))
 
     async def listed(self, since: float) -> list[BatchState]:

@@ -138,14 +138,12 @@ class PostgresReading:
 
     @property
     def keeps_tokens(self) -> bool:
-        """There is a place for the tokens of answers."""
         if self._tokens is None:
             ((self._tokens,),) = self.rows("SELECT to_regclass('token_logprobs') IS NOT NULL")
         return bool(self._tokens)
 
     @property
     def queries(self) -> Queries:
-        """The queries that read this ledger."""
         return QUERIES_WITH_TOKENS if self.keeps_tokens else QUERIES
 
     def keep_tokens(self) -> None:

@@ -77,11 +77,9 @@ class RecordedWrites:
         self.statements: list[Statement] = []
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> None:
-        """Record a statement."""
         self.statements.append(Statement(statement, [tuple(map(storable, values))]))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """Record a statement for each row."""
         values = [_trial(row) if statement == INSERT_TRIAL else tuple(map(storable, row)) for row in rows]
         if values:
             self.statements.append(Statement(statement, values))
@@ -129,7 +127,6 @@ class PostgresLedger(PostgresReading):
 
     @contextmanager
     def transaction(self) -> Iterator[RecordedWrites]:
-        """Write whole or not at all what is done within."""
         recorded = RecordedWrites()
         yield recorded
         self._commit(recorded.statements)
