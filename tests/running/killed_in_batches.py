@@ -15,9 +15,9 @@ from adaptive_eval.endpoints.batches.openai import OpenAiBatches
 from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
 from adaptive_eval.endpoints.batches.types import BatchState
 from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.supply.batch_book import BatchBook
 from adaptive_eval.supply.batch_calls import BatchCalls
 from adaptive_eval.supply.batch_parts import CarriedBatch, NoBatchAnswer
-from adaptive_eval.supply.batches import BatchedEndpoint
 
 FORMATS = (OpenAiBatches, AnthropicBatches, OpenRouterBatches)
 POINTS = ("planned", "created", "pending", "collecting", "stored")
@@ -82,7 +82,7 @@ def arm(point: str) -> None:
             form.create = killed_create  # type: ignore[method-assign, assignment]
         if point == "pending":
             form.state = killed_state  # type: ignore[method-assign, assignment]
-    deliver, delivered = BatchedEndpoint._deliver, []
+    deliver, delivered = BatchBook._deliver, []
 
     def killed_deliver(self: Any, *args: Any, **named: Any) -> bool:
         delivered.append(1)
@@ -98,7 +98,7 @@ def arm(point: str) -> None:
             die()
 
     if point == "collecting":
-        BatchedEndpoint._deliver = killed_deliver  # type: ignore[method-assign]
+        BatchBook._deliver = killed_deliver  # type: ignore[method-assign]
     if point == "stored":
         Store.commit = killed_commit  # type: ignore[method-assign]
 
