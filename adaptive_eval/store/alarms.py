@@ -3,8 +3,7 @@
 Each may be so with good reason; far oftener a grader, a prompt or a server is at fault, and no ranking can come of it.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from adaptive_eval.store.records import StoredOutcome
@@ -39,14 +38,6 @@ class SharedTraits:
     questions: set[str] = field(default_factory=set)
     """The same."""
 
-    @classmethod
-    def of(cls, outcomes: Iterable[StoredOutcome]) -> "SharedTraits":
-        """Collect the traits of these outcomes."""
-        answers = cls()
-        for outcome in outcomes:
-            answers.add(outcome)
-        return answers
-
     def add(self, outcome: StoredOutcome) -> None:
         """One more; what has no grade, or has timed out, says nothing."""
         if outcome.category is None or (outcome.flags and outcome.timed_out):
@@ -64,14 +55,8 @@ class SharedTraits:
 
     def copy(self) -> "SharedTraits":
         """A copy, which later answers do not change."""
-        return SharedTraits(
-            self.number,
-            self.empty,
-            self.unread,
-            self.right,
-            self.categories.copy(),
-            self.texts.copy(),
-            self.questions.copy(),
+        return replace(
+            self, categories=self.categories.copy(), texts=self.texts.copy(), questions=self.questions.copy()
         )
 
     @property

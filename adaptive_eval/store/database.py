@@ -142,12 +142,12 @@ def order_anew(directory: Path) -> str:
 
 def has_segments(connection: sqlite3.Connection) -> bool:
     """Whether texts of the run may lie outside the ledger."""
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'moved'").fetchone()[0])
+    return checksums.is_there(connection, "moved")
 
 
 def has_token_logprobs(connection: sqlite3.Connection) -> bool:
     """Whether answers of the run may have their tokens with them."""
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'token_logprobs'").fetchone()[0])
+    return checksums.is_there(connection, "token_logprobs")
 
 
 def keep_token_logprobs(connection: sqlite3.Connection) -> None:

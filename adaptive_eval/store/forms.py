@@ -17,39 +17,36 @@ _COUNTS = {"trial": MOST_TRIALS, "round": MOST_TRIALS, "seed": MOST_TRIALS, "att
 _TOKENS = ("prompt_tokens", "completion_tokens", "tokens")
 _MEASURES = ("latency", "usd", "gpu_seconds", "at")
 _KNOWN_MEASURES = ("ttft", "completion_bpt", "prompt_bpt")
-_WORDS = ("finish_reason", "replica")
-_TEXTS = ("text", "reasoning")
-_KNOWN_WORDS = ("signals", "extracted", "grader_error", "flags")
+_KINDS = {
+    "digest": "'integer', 'null'",
+    **dict.fromkeys(("finish_reason", "replica"), "'text'"),
+    **dict.fromkeys(("signals", "extracted", "grader_error", "flags"), "'text', 'null'"),
+    **dict.fromkeys(("text", "reasoning"), "'text', 'blob', 'null'"),
+}
+"""Types of the other columns in SQLite, which takes anything anywhere."""
 
 
-def _ranges() -> Iterator[str]:
-    """Between what the numbers of every trial lie, as SQL; what is unknown does not count."""
-    for name, most in {**_COUNTS, **dict.fromkeys(_TOKENS, MOST)}.items():
-        yield f"{name} BETWEEN -1 AND {most}"
-    yield f"category BETWEEN 0 AND {MOST_TRIALS}"
-    for name in (*_MEASURES, *_KNOWN_MEASURES):
-        yield f"{name} BETWEEN -1 AND {MOST}"
-
-
-OUT_OF_RANGE = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for one in _ranges())}) LIMIT 1"
+_RANGES = {
+    **{name: f"{name} BETWEEN -1 AND {most}" for name, most in _COUNTS.items()},
+    **{name: f"{name} BETWEEN -1 AND {MOST}" for name in (*_TOKENS, *_MEASURES, *_KNOWN_MEASURES)},
+    "category": f"category BETWEEN 0 AND {MOST_TRIALS}",
+}
+"""By column, the SQL condition that its numbers meet; an unknown one does not count."""
+OUT_OF_RANGE = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for one in _RANGES.values())}) LIMIT 1"
 """Finds a trial that was never written so, where columns have types."""
 
 
 def _conditions() -> Iterator[str]:
     """Conditions on every trial, column by column, as SQL."""
-    for name, most in {**_COUNTS, **dict.fromkeys(_TOKENS, MOST)}.items():
-        yield f"typeof({name}) = 'integer' AND {name} BETWEEN -1 AND {most}"
-    yield f"typeof(category) = 'null' OR typeof(category) = 'integer' AND category BETWEEN 0 AND {MOST_TRIALS}"
-    yield "typeof(digest) IN ('null', 'integer')"
-    for name in (*_MEASURES, *_KNOWN_MEASURES):
-        unknown = f"typeof({name}) = 'null' OR " if name in _KNOWN_MEASURES else ""
-        yield f"{unknown}typeof({name}) IN ('real', 'integer') AND {name} BETWEEN -1 AND {MOST}"
-    for name in _WORDS:
-        yield f"typeof({name}) = 'text'"
-    for name in _KNOWN_WORDS:
-        yield f"typeof({name}) IN ('text', 'null')"
-    for name in _TEXTS:
-        yield f"typeof({name}) IN ('text', 'blob', 'null')"
+    for name in (*_COUNTS, *_TOKENS):
+        yield f"typeof({name}) = 'integer' AND {_RANGES[name]}"
+    yield f"typeof(category) = 'null' OR typeof(category) = 'integer' AND {_RANGES['category']}"
+    for name in _MEASURES:
+        yield f"typeof({name}) IN ('real', 'integer') AND {_RANGES[name]}"
+    for name in _KNOWN_MEASURES:
+        yield f"typeof({name}) = 'null' OR typeof({name}) IN ('real', 'integer') AND {_RANGES[name]}"
+    for name, kinds in _KINDS.items():
+        yield f"typeof({name}) IN ({kinds})"
 
 
 MISFORMED = f"SELECT id FROM trials WHERE id > ? AND NOT ({' AND '.join(f'({one})' for one in _conditions())}) LIMIT 1"

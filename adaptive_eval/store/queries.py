@@ -21,26 +21,11 @@ _SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(
 _SAID = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
 
 
-class OutcomeRow(NamedTuple):
-    """The columns of a trial without its texts."""
-
-    model: str
-    question: str
-    trial: int
-    category: int | None
-    tokens: int
-    usd: float
-    gpu_seconds: float
-    flags: str | None
-    digest: int | None
-    size: int
-    correct: int | None
-    found: int | None
-    completion_bpt: float | None
-    completion_tokens: int
-    latency: float
-    awaits: int | None
-    waits: int | None
+OUTCOME_COLUMNS = (
+    *("model", "question", "trial", "category", "tokens", "usd", "gpu_seconds", "flags", "digest", "size"),
+    *("correct", "found", "completion_bpt", "completion_tokens", "latency", "awaits", "waits"),
+)
+"""The columns of a trial without its texts."""
 
 
 class TrialRow(NamedTuple):
@@ -126,39 +111,32 @@ def selected(
     return f"SELECT {', '.join(found.get(name, f'trials.{name}') for name in names)} {_NAMED}{beside}"
 
 
-USES = selected(TrialUse._fields) + "ORDER BY trials.id"
-MARKED = selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
 AGREEMENTS = [f"avg(json_extract(signals, '$.agreement_{number}'))" for number in range(1, 10)]
 """Of as many judges as there may be."""
-JUDGE_USE = (
+_JUDGE_USE = (
     "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
     "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
     "total(json_extract(signals, '$.judge_gpu_seconds')), total(json_extract(signals, '$.judge_seconds')), "
     f"{', '.join(AGREEMENTS)} FROM trials "
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
 )
-COMPARISONS = (
+_COMPARISONS = (
     "SELECT json_extract(signals, '$.order_dependent'), json_extract(signals, '$.prefers_first'), "
     "json_extract(signals, '$.verdict') <> 'tie', json_extract(signals, '$.judge_seconds') > 0, count(*) FROM trials "
     "WHERE json_type(signals, '$.prefers_first') IS NOT NULL GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
 )
-GRADING_USES = (
+_GRADING_USES = (
     "SELECT name, count(*), total(json_extract(signals, '$.judge_prompt_tokens')) + "
     "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
     "total(json_extract(signals, '$.judge_gpu_seconds')) FROM trials JOIN models ON models.id = model "
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL GROUP BY name"
 )
-PLACES = selected(PlaceRow._fields) + "ORDER BY trials.id"
-CELLS = selected(CellCount._fields) + "WHERE trials.id <= ? AND round <= ? GROUP BY model, question"
 LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
 FIRST_LOOK = "SELECT number, body FROM looks WHERE number = 0 ORDER BY configuration LIMIT 1"
-SPENDING = (
+_SPENDING = (
     "SELECT max(at) AS at, count(*) AS trials, sum(tokens) AS tokens, sum(usd) AS usd, sum(gpu_seconds) AS gpu_seconds "
     "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"
 )
-# one by one: to bring millions into groups takes longer than to count them where they come
-GRADED = "SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL"
-ROUND_COUNTS = selected(RoundCount._fields) + "WHERE category IS NOT NULL GROUP BY model, question, round, category"
 
 
 def summed_by_replica(total: str, whole: str, source: str) -> str:
@@ -186,10 +164,6 @@ def summed_by_replica(total: str, whole: str, source: str) -> str:
     )
 
 
-# by number: the index by model and question would be read from one end to the other for a few new trials
-SUMS = summed_by_replica(total="total({0})", whole="sum({0})", source="trials NOT INDEXED")
-
-
 @dataclass(frozen=True, slots=True)
 class Queries:
     """SQL that reads a run, except for statements that are the same in every database."""
@@ -210,20 +184,23 @@ class Queries:
 
 
 def sqlite_queries(*, checked: bool, segmented: bool, tokens: bool = False) -> Queries:
-    """Of a run in SQLite, with checksums or without, whose texts may lie elsewhere, or have their tokens by them."""
+    """SQL for a run in SQLite; the flags say whether it has checksums, segments, and tokens of answers."""
     kept = KEPT_LOGPROBS if tokens else {}
     return Queries(
-        outcomes=selected(OutcomeRow._fields, segmented=segmented) + "ORDER BY trials.id",
+        outcomes=selected(OUTCOME_COLUMNS, segmented=segmented) + "ORDER BY trials.id",
         trials=selected(TrialRow._fields, checked=checked, segmented=segmented, meant=kept),
-        facts=MARKED,
-        judge_use=JUDGE_USE,
-        comparisons=COMPARISONS,
-        grading_uses=GRADING_USES,
-        places=PLACES,
-        cells=CELLS,
-        uses=USES,
-        spending=SPENDING,
-        graded=GRADED,
-        round_counts=ROUND_COUNTS,
-        sums=SUMS,
+        facts=selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY trials.id",
+        judge_use=_JUDGE_USE,
+        comparisons=_COMPARISONS,
+        grading_uses=_GRADING_USES,
+        places=selected(PlaceRow._fields) + "ORDER BY trials.id",
+        cells=selected(CellCount._fields) + "WHERE trials.id <= ? AND round <= ? GROUP BY model, question",
+        uses=selected(TrialUse._fields) + "ORDER BY trials.id",
+        spending=_SPENDING,
+        # one by one: to bring millions into groups takes longer than to count them where they come
+        graded="SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL",
+        round_counts=selected(RoundCount._fields)
+        + "WHERE category IS NOT NULL GROUP BY model, question, round, category",
+        # by number: the index by model and question would be read from one end to the other for a few new trials
+        sums=summed_by_replica(total="total({0})", whole="sum({0})", source="trials NOT INDEXED"),
     )

@@ -150,7 +150,7 @@ class RunReader:
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        # the fields of an OutcomeRow by their places: there may be millions of these
+        # by their places in OUTCOME_COLUMNS: there may be millions of these
         for (
             model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
             completion_tokens, latency, awaits, waits,

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import FileLock, is_locked, read_whole, write_whole
@@ -94,10 +95,7 @@ def is_run(directory: Path) -> bool:
     address = ledger_of(directory)
     if address is None:
         return database.is_run(directory)
-    _load()
-    from adaptive_eval.store.postgres.reading import find_run
-
-    return find_run(address) is not None
+    return _postgres().find_run(address) is not None
 
 
 def is_held(directory: Path) -> bool:
@@ -105,10 +103,7 @@ def is_held(directory: Path) -> bool:
     address = ledger_of(directory)
     if address is None:
         return is_locked(directory / database.LOCK_FILE)
-    _load()
-    from adaptive_eval.store.postgres.reading import find_run
-
-    found = find_run(address)
+    found = _postgres().find_run(address)
     return found is not None and found.held
 
 
@@ -117,10 +112,8 @@ def open_to_read(directory: Path) -> RunLedger:
     address = ledger_of(directory)
     if address is None:
         return SqliteLedger.to_read(directory)
-    _load()
-    from adaptive_eval.store.postgres.reading import PostgresReading
-
-    return PostgresReading.open(address)
+    ledger: RunLedger = _postgres().PostgresReading.open(address)
+    return ledger
 
 
 def open_if_begun(directory: Path) -> RunLedger | None:
@@ -133,7 +126,7 @@ def open_if_begun(directory: Path) -> RunLedger | None:
 
 def take(address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool = True) -> tuple[RunLedger, bool]:
     """The ledger in a database to be written, and whether a run was there; with `begin` a new one where none was."""
-    _load()
+    _postgres()
     from adaptive_eval.store.postgres.writing import PostgresLedger
 
     return PostgresLedger.take(address, lock, patience, begin=begin)
@@ -141,10 +134,7 @@ def take(address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool
 
 def names_in(address: LedgerAddress) -> list[str]:
     """The runs of a database."""
-    _load()
-    from adaptive_eval.store.postgres.reading import list_runs
-
-    return [one.name for one in list_runs(address)]
+    return [one.name for one in _postgres().list_runs(address)]
 
 
 def runs_at(url: str) -> list[str]:
@@ -167,17 +157,18 @@ def moment_of(directory: Path) -> tuple[int, int, float, bool] | None:
     address = ledger_of(directory)
     if address is None:
         return None
-    _load()
-    from adaptive_eval.store.postgres.reading import find_run
-
-    found = find_run(address)
+    found = _postgres().find_run(address)
     return (
         (0, 0, 0.0, False) if found is None else (found.id, found.commits, max(found.changed, found.since), found.held)
     )
 
 
-def _load() -> None:
+def _postgres() -> ModuleType:
+    """The module that reads runs in PostgreSQL; raises `ConfigError` if its extra is not installed."""
     load_extra("psycopg", "postgres", "ledgers in PostgreSQL")
+    from adaptive_eval.store.postgres import reading
+
+    return reading
 
 
 def _address_in(pointer: bytes, directory: Path) -> LedgerAddress:

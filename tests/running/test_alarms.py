@@ -239,19 +239,26 @@ def outcome(number: int, **changes: object) -> StoredOutcome:
     return one._replace(**changes)  # type: ignore[arg-type]
 
 
+def shared_traits(outcomes: list[StoredOutcome]) -> SharedTraits:
+    traits = SharedTraits()
+    for one in outcomes:
+        traits.add(one)
+    return traits
+
+
 def test_what_all_answers_have_in_common() -> None:
     wrong = [outcome(number) for number in range(LEAST)]
-    assert SharedTraits.of(wrong).fault is AnswerFault.WRONG
-    assert SharedTraits.of(wrong[1:]).fault is None
-    assert SharedTraits.of([*wrong[1:], outcome(0, correct=True, category=1)]).fault is None
-    assert SharedTraits.of([one._replace(found=False) for one in wrong]).fault is AnswerFault.UNREAD
-    assert SharedTraits.of([one._replace(digest=7) for one in wrong]).fault is AnswerFault.ALIKE
-    assert SharedTraits.of([one._replace(digest=7, correct=True, category=1) for one in wrong]).fault is None
-    assert SharedTraits.of([one._replace(flags="empty", digest=None) for one in wrong]).fault is AnswerFault.EMPTY
-    assert SharedTraits.of([one._replace(flags="empty timed_out") for one in wrong]).fault is None
-    assert SharedTraits.of([one._replace(category=None) for one in wrong]).fault is None
+    assert shared_traits(wrong).fault is AnswerFault.WRONG
+    assert shared_traits(wrong[1:]).fault is None
+    assert shared_traits([*wrong[1:], outcome(0, correct=True, category=1)]).fault is None
+    assert shared_traits([one._replace(found=False) for one in wrong]).fault is AnswerFault.UNREAD
+    assert shared_traits([one._replace(digest=7) for one in wrong]).fault is AnswerFault.ALIKE
+    assert shared_traits([one._replace(digest=7, correct=True, category=1) for one in wrong]).fault is None
+    assert shared_traits([one._replace(flags="empty", digest=None) for one in wrong]).fault is AnswerFault.EMPTY
+    assert shared_traits([one._replace(flags="empty timed_out") for one in wrong]).fault is None
+    assert shared_traits([one._replace(category=None) for one in wrong]).fault is None
     partial = [one._replace(category=number % 2) for number, one in enumerate(wrong)]
-    assert SharedTraits.of(partial).fault is None
+    assert shared_traits(partial).fault is None
 
 
 OPENING, LAST = 8, 12

@@ -73,34 +73,33 @@ class PlaceAwaited(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLaunching(Event):
-    """The server of a model is started."""
+class _Launch(Event):
+    """A server that is started, or was."""
 
-    KIND: ClassVar[str] = "launching"
     model: str
     command: tuple[str, ...] = ()
     version: str | None = None
-    """Of the server, where it was up before."""
+    """Version of the server's software, if it tells one and was up before."""
     log: str = ""
-    """Where its output goes."""
+    """The file with its output."""
     on: str | None = where_known()
     """The place that it shares with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLaunching(_Launch):
+    """The server of a model is started."""
+
+    KIND: ClassVar[str] = "launching"
     waited: float | None = where_known()
     """Seconds that other runs had this place."""
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLaunched(Event):
+class ServerLaunched(_Launch):
     """The server of a model is ready."""
 
     KIND: ClassVar[str] = "launched"
-    model: str
-    command: tuple[str, ...] = ()
-    version: str | None = None
-    """Of the server's software, where it tells one."""
-    log: str = ""
-    on: str | None = where_known()
-    """The place that it shares with others."""
     seconds: float = 0.0
     """From its start to this moment; the server that it takes the place from had ended before."""
     without_head: float | None = where_known()

@@ -5,13 +5,10 @@ from dataclasses import replace
 from adaptive_eval.store.queries import (
     AGREEMENTS,
     KEPT_LOGPROBS,
-    MARKED,
-    PLACES,
-    USES,
-    OutcomeRow,
-    Queries,
+    OUTCOME_COLUMNS,
     TrialRow,
     selected,
+    sqlite_queries,
     summed_by_replica,
 )
 from adaptive_eval.store.records import AWAITS, LARGEST_SIZE, WAITS, CellCount, RoundCount
@@ -49,10 +46,10 @@ _MEANT = {
 _JUDGED = "signals IS NOT NULL AND strpos(signals, '\"judge_prompt_tokens\":') > 0"
 _CELL = "GROUP BY models.id, questions.id"
 
-QUERIES = Queries(
-    outcomes=selected(OutcomeRow._fields, meant=_MEANT) + "ORDER BY trials.id",
+QUERIES = replace(
+    sqlite_queries(checked=False, segmented=False),
+    outcomes=selected(OUTCOME_COLUMNS, meant=_MEANT) + "ORDER BY trials.id",
     trials=selected(TrialRow._fields, meant=_MEANT),
-    facts=MARKED,
     judge_use=(
         f"SELECT count(*), {_total('judge_prompt_tokens')}, {_total('judge_completion_tokens')}, "
         f"{_total('judge_usd')}, {_total('judge_gpu_seconds')}, {_total('judge_seconds')}, "
@@ -69,9 +66,7 @@ QUERIES = Queries(
         f"{_total('judge_usd')}, {_total('judge_gpu_seconds')} FROM trials JOIN models ON models.id = model "
         f"WHERE {_JUDGED} GROUP BY name ORDER BY name"
     ),
-    places=PLACES,
     cells=selected(CellCount._fields) + f"WHERE trials.id <= ? AND round <= ? {_CELL} ORDER BY models.id, questions.id",
-    uses=USES,
     spending=(
         "SELECT max(at), count(*), sum(tokens)::bigint, sum(usd), sum(gpu_seconds) "
         "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"
