@@ -13,6 +13,7 @@ many tokens can be is estimated, whatever was allowed: that was generated. Each 
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from adaptive_eval.endpoints.failures import (
@@ -29,7 +30,6 @@ from adaptive_eval.endpoints.failures import (
     signals_of_finish,
 )
 from adaptive_eval.endpoints.parsing import TokenLogprobs
-from adaptive_eval.endpoints.token_logprobs import named_logprobs
 from adaptive_eval.endpoints.types import (
     MOST_BYTES_A_TOKEN,
     TEMPLATE_TOKENS,
@@ -138,6 +138,40 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     return tuple((one["token"], float(one["logprob"])) for one in told if _is_token(one))
 
 
+def _named_logprobs(choice: dict[str, Any], before: int) -> AnswerLogprobs | None:
+    """The tokens of a choice, without so many of an echoed prompt; None where there are none."""
+    told = choice.get("logprobs")
+    if isinstance(told, TokenLogprobs):
+        texts, values = _long_texts(told), told.values
+    elif not isinstance(told, dict):
+        return None
+    elif isinstance(content := told.get("content"), list):
+        tokens = [one for one in content if isinstance(one, dict)]
+        texts, values = [one.get("token") for one in tokens], [one.get("logprob") for one in tokens]
+    else:
+        listed, named = told.get("token_logprobs"), told.get("tokens")
+        values = listed if isinstance(listed, list) else []
+        texts = named if isinstance(named, list) else []
+    texts = [*texts, *[""] * (len(values) - len(texts))]
+    shown = tuple(text if isinstance(text, str) else "" for text in islice(texts, before, len(values)))
+    return AnswerLogprobs(shown, tuple(map(_as_logprob, values[before:]))) if shown else None
+
+
+def _long_texts(told: TokenLogprobs) -> Sequence[object]:
+    if told.source is None:
+        return []
+    from adaptive_eval.endpoints.long_responses import texts_of_tokens  # it was read by msgspec, which is there
+
+    return texts_of_tokens(*told.source)
+
+
+def _as_logprob(value: object) -> float | None:
+    """A value as a log-probability; None if it is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _MOST:
+        return None
+    return float(value)
+
+
 def _is_null(message: dict[str, Any]) -> bool:
     """Whether a chat's reply has nothing: an empty text would be one."""
     return message.get("content") is None and not any(
@@ -146,10 +180,7 @@ def _is_null(message: dict[str, Any]) -> bool:
 
 
 def _is_token(one: object) -> bool:
-    if not isinstance(one, dict) or not isinstance(one.get("token"), str):
-        return False
-    value = one.get("logprob")
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+    return isinstance(one, dict) and isinstance(one.get("token"), str) and _as_logprob(one.get("logprob")) is not None
 
 
 def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> list[object]:
@@ -297,7 +328,7 @@ class AnswerReader:
         logprobs = _completion_logprobs(choice)
         before: list[object] = []
         echoed = prompt_tokens if self._prompt_logprobs == "echo" else 0
-        named = named_logprobs(choice, echoed) if self._keeps_tokens else None
+        named = _named_logprobs(choice, echoed) if self._keeps_tokens else None
         if self._prompt_logprobs == "vllm":
             before = _vllm_prompt_logprobs(payload, choice)
         if self._chat:

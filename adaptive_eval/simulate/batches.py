@@ -9,14 +9,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.answering import hashed_integers, unit_float
+from adaptive_eval.simulate.faults import parse_settings, require_shares
 from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, whole_response
 
 
@@ -54,18 +54,8 @@ class BatchHabits:
 
 def parse_habits(settings: Iterable[str]) -> BatchHabits:
     """Habits from `name=value` texts: a share, or a number."""
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name not in BatchHabits.__slots__:
-            raise ConfigError(f"batch {name!r} is not known; known are {', '.join(BatchHabits.__slots__)}")
-        try:
-            values[name] = type(getattr(BatchHabits(), name))(text)
-        except ValueError:
-            raise ConfigError(f"batch {name} needs a number, but got {text!r}") from None
-        most = float("inf") if name in ("seconds", "seed") else 1.0
-        if not 0.0 <= values[name] <= most:
-            raise ConfigError(f"batch {name} must be from 0 to {most:g}, but got {text}")
+    values = parse_settings("batch", asdict(BatchHabits()), settings)
+    require_shares("batch", values, unbounded=("seconds", "seed"))
     return BatchHabits(**values)
 
 

@@ -4,8 +4,8 @@ Which fault a request meets depends on (fault seed, request, attempt), so that a
 later, and the answer it then gets is the one that it would have had at once.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -75,30 +75,43 @@ class Faults:
         return any(getattr(self, fault.value) > 0.0 for fault in Fault)
 
 
-def parse_faults(settings: Iterable[str]) -> Faults:
-    """Faults from `name=value` texts: a share, a number, START:LENGTH in seconds (repeatable), or a name alone."""
+def parse_settings(what: str, defaults: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """The values of `name=value` texts, each of the type of its default; raises `ConfigError`.
+
+    A switch may be its name alone; a time window is START:LENGTH in seconds, and may be given several times.
+    """
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
-        if name not in Faults.__slots__:
-            raise ConfigError(f"fault {name!r} is not known; known are {', '.join(Faults.__slots__)}")
-        default = getattr(_NONE, name)
+        if name not in defaults:
+            raise ConfigError(f"{what} {name!r} is not known; known are {', '.join(defaults)}")
+        kind = type(defaults[name])
         try:
-            if isinstance(default, bool):
+            if kind is bool:
                 values[name] = {"": True, "true": True, "false": False}[text]
-            elif isinstance(default, tuple):
+            elif kind is tuple:
                 start, _, length = text.partition(":")
                 values[name] = (*values.get(name, ()), TimeWindow(float(start), float(length)))
             else:
-                values[name] = type(default)(text)
+                values[name] = kind(text)
         except (ValueError, KeyError):
-            form = {bool: "no value", tuple: "START:LENGTH in seconds"}.get(type(default), "a number")
-            raise ConfigError(f"fault {name} needs {form}, but got {text!r}") from None
-    faults = Faults(**values)
+            form = {bool: "no value", tuple: "START:LENGTH in seconds"}.get(kind, "a number")
+            raise ConfigError(f"{what} {name} needs {form}, but got {text!r}") from None
+    return values
+
+
+def require_shares(what: str, values: Mapping[str, float], unbounded: Collection[str] = ()) -> None:
+    """Raise `ConfigError` if a value is below 0, or above 1 without being `unbounded`."""
+    for name, value in values.items():
+        most = float("inf") if name in unbounded else 1.0
+        if not 0.0 <= value <= most:
+            raise ConfigError(f"{what} {name} must be from 0 to {most:g}, but got {value:g}")
+
+
+def parse_faults(settings: Iterable[str]) -> Faults:
+    """Faults from `name=value` texts."""
+    faults = Faults(**parse_settings("fault", asdict(Faults()), settings))
     shares = [getattr(faults, fault.value) for fault in Fault]
     if min(shares) < 0.0 or sum(shares) >= 1.0:
         raise ConfigError(f"the shares of faulty requests must be at least 0 and sum to less than 1, but got {shares}")
     return faults
-
-
-_NONE = Faults()

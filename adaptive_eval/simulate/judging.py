@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
 
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.answering import hashed_integers, serial_in, unit_float
+from adaptive_eval.simulate.faults import parse_settings, require_shares
 from adaptive_eval.simulate.populations import AnswerPopulation
 
 JUDGE = "judge"
@@ -135,17 +135,8 @@ answer that is right, and to one that is wrong."""
 
 def parse_judge(settings: Iterable[str]) -> SimulatedJudge:
     """A judge from such texts; one that is never wrong where nothing is said."""
-    values = {"right": 1.0}
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name not in HABITS:
-            raise ConfigError(f"judge {name!r} is not known; known are {', '.join(HABITS)}")
-        try:
-            values[name] = float(text)
-        except ValueError:
-            raise ConfigError(f"judge {name} needs a number, but got {text!r}") from None
-        if not 0.0 <= values[name] <= 1.0:
-            raise ConfigError(f"judge {name} must be from 0 to 1, but got {text}")
+    values = {"right": 1.0, **parse_settings("judge", dict.fromkeys(HABITS, 0.0), settings)}
+    require_shares("judge", values)
     right, wrong, biased, moved, mute = (values.get(name, 0.0) for name in HABITS)
     return SimulatedJudge((right, wrong), biased, moved, mute)
 

@@ -5,7 +5,8 @@ its results and is paid for. Requests that failed stand in a file of their own, 
 https://platform.openai.com/docs/api-reference/batch
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 
 import orjson
 
@@ -90,29 +91,31 @@ def listed_in(page: object) -> Sequence[object]:
     return data
 
 
-def state_of(said: object) -> BatchState:
-    """The state that a batch object says."""
-    batch = fields_of(said, "it")
-    word = word_of(batch.get("status"))
-    counts = batch.get("request_counts")
+def plain_state(batch: Mapping[str, object]) -> BatchState:
+    """The state that a batch object gives in fields that OpenRouter has as well."""
+    word, counts = word_of(batch.get("status")), batch.get("request_counts")
     counts = counts if isinstance(counts, dict) else {}
-    marks = batch.get("metadata")
-    key = marks.get(MARK) if isinstance(marks, dict) else None
-    files = (batch.get("output_file_id"), batch.get("error_file_id"))
     done = [count_of(counts.get(name)) or 0 for name in ("completed", "failed")]
-    reason, busy = _trouble(batch)
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
         stage=_STAGES.get(word, BatchStage.RUNNING),
         said=word,
-        key=key if isinstance(key, str) else None,
         total=count_of(counts.get("total")),
         done=sum(done) if counts else None,
         created=time_of(batch.get("created_at")),
-        files=tuple(identifier(file, "that of a file of results") for file in files if file),
-        reason=reason,
-        busy=busy,
     )
+
+
+def state_of(said: object) -> BatchState:
+    """The state that a batch object gives."""
+    batch = fields_of(said, "it")
+    marks = batch.get("metadata")
+    key = marks.get(MARK) if isinstance(marks, dict) else None
+    named = (batch.get("output_file_id"), batch.get("error_file_id"))
+    files = tuple(identifier(file, "that of a file of results") for file in named if file)
+    reason, busy = _trouble(batch)
+    key = key if isinstance(key, str) else None
+    return replace(plain_state(batch), key=key, files=files, reason=reason, busy=busy)
 
 
 def _trouble(batch: object) -> tuple[str, bool]:

@@ -7,21 +7,15 @@ https://openrouter.ai/docs/batch-quickstart
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import orjson
 
-from adaptive_eval.endpoints.batches.openai import listed_in, result_of
-from adaptive_eval.endpoints.batches.response_fields import count_of, fields_of, identifier, time_of, word_of
-from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchStage, BatchState
+from adaptive_eval.endpoints.batches.openai import listed_in, plain_state, result_of
+from adaptive_eval.endpoints.batches.response_fields import fields_of
+from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchState
 from adaptive_eval.endpoints.batches.wire import BatchWire
 from adaptive_eval.errors import Rejected
-
-_STAGES = {
-    "completed": BatchStage.ENDED,
-    "expired": BatchStage.ENDED,
-    "cancelled": BatchStage.ENDED,
-    "failed": BatchStage.FAILED,
-}
 
 _BUSY = re.compile(r"rate.?limit|too many|limit (?:was )?reached|overloaded|try again", re.IGNORECASE)
 """Reasons of a failure for which the batch may be taken later; there are no codes."""
@@ -68,19 +62,7 @@ class OpenRouterBatches:
 
 def _state(said: object) -> BatchState:
     batch = fields_of(said, "it")
-    word, counts = word_of(batch.get("status")), batch.get("request_counts")
-    counts = counts if isinstance(counts, dict) else {}
     error, results = batch.get("error"), batch.get("results")
+    inline = tuple(results) if isinstance(results, list) else ()
     reason = str(error.get("message", "")) if isinstance(error, dict) else ""
-    done = [count_of(counts.get(name)) or 0 for name in ("completed", "failed")]
-    return BatchState(
-        id=identifier(batch.get("id"), "that of the batch"),
-        stage=_STAGES.get(word, BatchStage.RUNNING),
-        said=word,
-        total=count_of(counts.get("total")),
-        done=sum(done) if counts else None,
-        created=time_of(batch.get("created_at")),
-        inline=tuple(results) if isinstance(results, list) else (),
-        reason=reason,
-        busy=_BUSY.search(reason) is not None,
-    )
+    return replace(plain_state(batch), inline=inline, reason=reason, busy=_BUSY.search(reason) is not None)
