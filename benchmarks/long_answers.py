@@ -81,7 +81,7 @@ def read_stream(stream: list[bytes]) -> None:
     reader = StreamReader(True, time.perf_counter)
     for event in stream:
         reader.feed(event)
-    assert reader.instead() is None
+    assert reader.replacement() is None
     answered(reader.payload())
 
 

@@ -33,7 +33,7 @@ from adaptive_eval.core import Bench, Controller
 from adaptive_eval.graders.frozen import fit_frozen
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.seeds import hashed_base, trial_seed
-from adaptive_eval.simulate.answering import Respondent, question_rows, serial_in
+from adaptive_eval.simulate.answering import Respondent, answer_serial, question_rows
 from adaptive_eval.simulate.populations import AnswerPopulation
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, schemata
@@ -101,7 +101,7 @@ def drawn_answers(world: World, seed: int) -> NDArray[np.int64]:
     def one(model: str, question: str) -> list[int]:
         base = hashed_base(seed, model, question)
         texts = (respondent.answer(model, question, trial_seed(base, trial)).text for trial in range(DEEPEST))
-        return [serial for text in texts if (serial := serial_in(text)) is not None]
+        return [serial for text in texts if (serial := answer_serial(text)) is not None]
 
     return np.array([[one(model, question) for question in world.questions] for model in world.models])
 

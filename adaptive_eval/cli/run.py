@@ -23,7 +23,7 @@ from adaptive_eval.running.execute import execute, run_directory
 from adaptive_eval.running.serving import RemoteServers
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
-from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, since_the_start
+from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, events_since_start
 
 RunDir = Annotated[
     Path | None,
@@ -123,7 +123,7 @@ def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:
 def _announce_regraded(directory: Path) -> None:
     """Say what the run asks for because its grades have changed since it ended; a terminal is asked whether it may."""
     with RunReader.if_begun(directory) as reader:
-        events = () if reader is None else since_the_start(reader.events())
+        events = () if reader is None else events_since_start(reader.events())
     if not any(event.opening is not None for event in events_of_kind(events, TrialsRegraded)):
         return
     results = read_results(directory, rows=False)

@@ -14,7 +14,7 @@ CHECK_SECONDS = 60.0
 """A server that has not said a word in this time is not fit for a run."""
 
 
-async def checked(
+async def check_server(
     url: str, ask: Callable[[str], Awaitable[ReplicaHealth]], sleep: Callable[[float], Awaitable[None]]
 ) -> ReplicaHealth:
     """What comes of asking a server once, or twice where it refuses or fails: one such answer alone says little.

@@ -22,10 +22,10 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     status_in_body,
 )
-from adaptive_eval.endpoints.open_files import are_out
+from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader, parse_response
-from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
+from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
@@ -177,7 +177,7 @@ class HttpCaller:
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         begun = perf_counter()
-        came = incoming_of(await self._get(base_url + "/models", PROBE_SECONDS))
+        came = incoming_response(await self._get(base_url + "/models", PROBE_SECONDS))
         return reply_of(came, came.body, None, begun, perf_counter(), self.secrets)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
@@ -187,7 +187,7 @@ class HttpCaller:
         try:
             response = await self._get(self._health_urls.get(base_url, root), PROBE_SECONDS)
         except Failure as failure:
-            return trouble(failure)
+            return probe_trouble(failure)
         if response.status_code == 404:
             self._health_urls[base_url] = base_url + "/models"
         status = response.status_code
@@ -206,12 +206,12 @@ class HttpCaller:
 
     async def _get(self, url: str, limit: float) -> httpx2.Response:
         """The whole response to a short question."""
-        with as_failures(self.secrets, limit):
+        with raising_failures(self.secrets, limit):
             async with asyncio.timeout(limit):
-                return await self._beside.get(url, extensions={"timeout": httpx_time_outs(limit)})
+                return await self._beside.get(url, extensions={"timeout": httpx_timeouts(limit)})
 
 
-def trouble(failure: Failure) -> ProbeTrouble:
+def probe_trouble(failure: Failure) -> ProbeTrouble:
     """What is wrong with a server that gave no sign of life; raises what says nothing of it."""
     if failure.kind is FailureKind.OUT_OF_FILES:
         raise failure
@@ -249,7 +249,7 @@ def reply_of(
     """What was said, once all of it is read; `body` is what no reader was given."""
     latency = ended - begun
     if reader is not None and is_success(came.status):
-        other = reader.instead()
+        other = reader.replacement()
         if other is None:
             ttft = None if reader.first_token_at is None else reader.first_token_at - begun
             return Reply(200, {}, b"", reader.payload(), latency, ttft)
@@ -261,7 +261,7 @@ def reply_of(
 
 
 @contextmanager
-def as_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
+def raising_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
     """Raises a `Failure` for what breaks on the way to a server and back."""
     try:
         yield
@@ -274,7 +274,7 @@ def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...],
     if isinstance(error, TimeoutError):
         return Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s")
     kind = FailureKind.RESET
-    if are_out(error):
+    if is_out_of_files(error):
         kind = FailureKind.OUT_OF_FILES
     elif isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)):
         kind = FailureKind.UNREACHABLE

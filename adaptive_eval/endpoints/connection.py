@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
         assert self._parser is not None
         while True:
             if self._chunks:
-                yield self.taken()
+                yield self.take_body()
             elif self._parser.complete:
                 return
             else:
@@ -85,8 +85,8 @@ class Connection(asyncio.Protocol):
                     self.abort()
                     raise
 
-    def taken(self) -> bytes:
-        """What of the body has come and was not taken yet."""
+    def take_body(self) -> bytes:
+        """Take the part of the body that has come since the last call."""
         data = b"".join(self._chunks)
         self._chunks.clear()
         return data
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection at once."""
         self.open = False
-        self._be_still()
+        self._cancel_timers()
         if self._transport is not None:
             self._transport.abort()
 
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
         else:
             self._wake(httpx2.ReadTimeout(f"the stream stopped: no byte for {self._silence:g} s"))
 
-    def _be_still(self) -> None:
+    def _cancel_timers(self) -> None:
         if self._timer is None and self._pause is None:
             return
         for timer in (self._timer, self._pause):
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
             self._wake(error)
             return
         if complete:
-            self._be_still()
+            self._cancel_timers()
             self._wake()
         elif parser.begun:
             self._hand_over()
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        self._be_still()
+        self._cancel_timers()
         if self._parser is None or self._parser.complete:
             return
         if exc is None and self._parser.feed_eof():

@@ -11,7 +11,7 @@ from functools import partial
 
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
-from adaptive_eval.endpoints.checking import checked
+from adaptive_eval.endpoints.checking import check_server
 from adaptive_eval.endpoints.client import PROBE_SECONDS, Caller, Reply
 from adaptive_eval.endpoints.failures import (
     Failure,
@@ -130,10 +130,10 @@ class ModelEndpoint:
             self._start()
         if len(seeds) <= self._together:
             return await self._request(prompt, seeds, again)
-        return await self._all(prompt, _groups(seeds, self._together), again)
+        return await self._request_all(prompt, _groups(seeds, self._together), again)
 
     async def check(self) -> Health:
-        checks = (checked(url, self._ask_once, self._sleep) for url in self._config.replicas)
+        checks = (check_server(url, self._ask_tiny, self._sleep) for url in self._config.replicas)
         return Health(tuple(await asyncio.gather(*checks)))
 
     async def close(self) -> None:
@@ -164,7 +164,7 @@ class ModelEndpoint:
     async def _metrics(self, url: str) -> tuple[int, bytes]:
         return await self._caller.fetch_outside_api(url, "/metrics")
 
-    async def _all(self, prompt: Prompt, groups: list[range], again: Again | None) -> list[Answer]:
+    async def _request_all(self, prompt: Prompt, groups: list[range], again: Again | None) -> list[Answer]:
         """Several requests at once; waits for all of them even where one fails, so that none is left alone."""
         parts = await asyncio.gather(*(self._request(prompt, group, again) for group in groups), return_exceptions=True)
         answers = [answer for part in parts if not isinstance(part, BaseException) for answer in part]
@@ -189,12 +189,12 @@ class ModelEndpoint:
                 return await self._in_one_piece(request, error)
             if len(seeds) == 1:
                 raise
-            return await self._fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
+            return await self._request_fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
             return answers
         why = f"gave {len(answers)} of n = {len(seeds)} answers"
         try:
-            return answers + await self._fewer(request, seeds[len(answers) :], 1, why)
+            return answers + await self._request_fewer(request, seeds[len(answers) :], 1, why)
         except EndpointError:
             self._traffic.lost += len(answers)
             raise
@@ -209,10 +209,10 @@ class ModelEndpoint:
         except Rejected:
             raise refusal from None
 
-    async def _fewer(self, request: AttemptedRequest, seeds: range, refused: int, why: str) -> list[Answer]:
+    async def _request_fewer(self, request: AttemptedRequest, seeds: range, refused: int, why: str) -> list[Answer]:
         """The server refuses or ignores n: ask for fewer answers at a time, now and from now on."""
         together = self._servers.fewer(refused)
-        answers = await self._all(request.prompt, _groups(seeds, together), request.again)
+        answers = await self._request_all(request.prompt, _groups(seeds, together), request.again)
         if together < self._together:
             self._together = together
             self._servers.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
@@ -237,7 +237,7 @@ class ModelEndpoint:
                 raise request.refusal.again()  # it is known by now that they are too many
             if lone.lacks_another and request.again is None:  # under caps nothing is asked that they do not count
                 await self._ask_another(request.replica)
-            await _allowed(request)
+            await _require_allowed(request)
             self._traffic.retries += 1
             if self._streaming:  # else one that was to be mended by asking without may hang unseen
                 request.body = self._bodies.body(request.prompt, request.seeds)
@@ -250,8 +250,8 @@ class ModelEndpoint:
         except Failure as failure:
             replica = request.replica.url if request.replica is not None else ""
             if (failure.kind is FailureKind.TIMED_OUT or lone.is_certain) and len(request.seeds) > 1:
-                await _allowed(request)
-                return await self._all(request.prompt, _groups(request.seeds, 1), request.again)
+                await _require_allowed(request)
+                return await self._request_all(request.prompt, _groups(request.seeds, 1), request.again)
             if failure.kind is FailureKind.TIMED_OUT:
                 arrival = ResponseOrigin(replica, self._sampling.timeout, None, request.attempts)
                 return answers_without_text("timed_out", request.seeds, arrival)
@@ -294,21 +294,21 @@ class ModelEndpoint:
                 reply = await self._caller.ask(replica.url, body, pulse)
             answers = self._read(request, replica, reply)
         except TimeoutError:
-            raise self._interrupted(request, replica, pulse) from None
+            raise self._on_interrupted(request, replica, pulse) from None
         except Refusal as refusal:
-            raise self._refused(request, replica, refusal, pulse.sent_at) from None
+            raise self._on_refused(request, replica, refusal, pulse.sent_at) from None
         except Failure as failure:
             if failure.kind is FailureKind.OUT_OF_FILES:
-                self._unsent(request, replica, pulse.sent_at)
+                self._on_unsent(request, replica, pulse.sent_at)
                 raise
-            self._failed(replica, failure, pulse.sent_at)
+            self._on_failed(replica, failure, pulse.sent_at)
             if failure.kind in MAY_HAVE_COST:
-                self._lose(request)
+                self._count_lost(request)
             if self._streaming is None and failure.kind in _NOT_STREAMED and request.attempts > 1:
                 request.body = unstreamed(request.body)
             raise
         except UnknownFinish:
-            self._lose(request)
+            self._count_lost(request)
             raise
         finally:
             traffic.in_flight -= 1
@@ -318,11 +318,11 @@ class ModelEndpoint:
         now = self._clock()
         self._learn(answers, reply, pulse, now)
         self._traffic.failed_before += request.attempts - 1
-        self._answered(replica, answers, expected, now)
+        self._on_answered(replica, answers, expected, now)
         self._doubts.accepted(replica, pulse.sent_at)
         return answers
 
-    def _refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
+    def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
         """What becomes of a request that was refused: it is sent again, unless that is believed."""
         self._traffic.failed(FailureKind.REFUSED, refusal)
         request.refusal = refusal
@@ -331,9 +331,9 @@ class ModelEndpoint:
         pending = self._overdue.pending(replica)
         return Refused(refusal, self._doubts.refused(replica, refusal, sent_at, pending))
 
-    def _interrupted(self, request: AttemptedRequest, replica: Replica, pulse: LastHeard) -> Failure:
+    def _on_interrupted(self, request: AttemptedRequest, replica: Replica, pulse: LastHeard) -> Failure:
         """What ended an attempt from outside: it was overdue, or its replica is dead."""
-        self._lose(request)
+        self._count_lost(request)
         if pulse.overdue is None:
             request.ended += 1
             failure = Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
@@ -341,10 +341,10 @@ class ModelEndpoint:
             return failure
         request.cuts += 1
         failure = Failure(FailureKind.STALLED, pulse.overdue)
-        self._failed(replica, failure, pulse.sent_at)
+        self._on_failed(replica, failure, pulse.sent_at)
         return failure
 
-    def _lose(self, request: AttemptedRequest) -> None:
+    def _count_lost(self, request: AttemptedRequest) -> None:
         """Count a request whose answers may have been generated, and do not count."""
         self._traffic.lost += len(request.seeds)
         request.lost = True
@@ -390,7 +390,7 @@ class ModelEndpoint:
 
     # -- what an attempt means for its replica -------------------------------------------------------------------
 
-    def _answered(self, replica: Replica, answers: list[Answer], expected: float, now: float) -> None:
+    def _on_answered(self, replica: Replica, answers: list[Answer], expected: float, now: float) -> None:
         replica.answered_at = now
         replica.spoke(now)
         replica.window.answered()
@@ -405,14 +405,14 @@ class ModelEndpoint:
         if expected:
             self._pacer.correct(expected, prompt + completion)
 
-    def _unsent(self, request: AttemptedRequest, replica: Replica, sent_at: float) -> None:
+    def _on_unsent(self, request: AttemptedRequest, replica: Replica, sent_at: float) -> None:
         """There was no connection for a request, which is nobody's failure but this machine's: ask for less."""
         request.attempts -= 1
         self._traffic.requests -= 1
         replica.window.refused(sent_at, self._clock())
-        self._servers.note_first(Notice("out_of_files", open_files.shortage()))
+        self._servers.note_first(Notice("out_of_files", open_files.shortage_message()))
 
-    def _failed(self, replica: Replica, failure: Failure, sent_at: float) -> None:
+    def _on_failed(self, replica: Replica, failure: Failure, sent_at: float) -> None:
         self._traffic.failed(failure.kind, failure)
         if failure.kind is FailureKind.RATE_LIMITED:
             replica.window.refused(sent_at, self._clock())
@@ -431,7 +431,7 @@ class ModelEndpoint:
 
     # -- health on demand ----------------------------------------------------------------------------------------
 
-    async def _ask_once(self, url: str) -> ReplicaHealth:
+    async def _ask_tiny(self, url: str) -> ReplicaHealth:
         server = await self._servers.identity_of(url)
         reply = await self._caller.ask(url, self._tiny())
         if reply.status == 200:
@@ -449,7 +449,7 @@ class ModelEndpoint:
         self._asks_another = True
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await self._ask_once(replica.url)
+                await self._ask_tiny(replica.url)
             self._traffic.answered += 1
         except (TimeoutError, Failure, EndpointError):
             pass
@@ -468,7 +468,7 @@ class ModelEndpoint:
         return _TINY_CHAT if self._config.api == "chat" else _TINY_TEXT
 
 
-async def _allowed(request: AttemptedRequest) -> None:
+async def _require_allowed(request: AttemptedRequest) -> None:
     """Ask before what was lost is asked for once more; raises `NotAskedAgain`."""
     if request.lost and request.again is not None and not await request.again():
         raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")

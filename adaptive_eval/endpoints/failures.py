@@ -198,7 +198,7 @@ def status_in_body(error: object) -> int:
     return number if isinstance(number, int) and 400 <= number < 600 else 500
 
 
-def redirection(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
+def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
     """What to do about a redirect: nobody's key is sent where a server points to."""
     location = headers.get("location", "")
     try:
@@ -268,7 +268,7 @@ def signal_of_error(
         return "content_filter"
     if status >= 500 or status in _REPEATABLE:
         raise Failure(FailureKind.SERVER_ERROR, shown, read_retry_after(headers))
-    hint = redirection(headers, secrets) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
+    hint = redirect_message(headers, secrets) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
     raise Refusal(status, f"{shown} ({hint})" if hint else shown)
 
 

@@ -69,7 +69,7 @@ def is_spare(descriptor: int) -> bool:
     return descriptor >= soft - min(SPARE, soft // 4)
 
 
-def are_out(error: BaseException) -> bool:
+def is_out_of_files(error: BaseException) -> bool:
     """Whether an error comes from there being no open file left."""
     causes = list(_causes(error))
     if any(isinstance(one, OutOfFiles) or (isinstance(one, OSError) and one.errno in NONE_LEFT) for one in causes):
@@ -99,7 +99,7 @@ def _any_left() -> bool:
     return True
 
 
-def shortage() -> str:
+def shortage_message() -> str:
     """What is wrong, and how to mend it, when they have run out."""
     soft, _ = limits()
     return (

@@ -261,7 +261,7 @@ class StreamReader:
         self._rest = lines.pop()
         if len(self._rest) > MAX_LINE:
             raise Failure(FailureKind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
-        if self._name or not self._events_at_once(lines):
+        if self._name or not self._parse_events_together(lines):
             for line in lines:
                 self._line(line.strip())
 
@@ -271,7 +271,7 @@ class StreamReader:
         self._choices[form.choice].add_texts(form.field, texts)
         return rest
 
-    def _events_at_once(self, lines: list[bytes]) -> bool:
+    def _parse_events_together(self, lines: list[bytes]) -> bool:
         """Take lines that hold nothing but data, parsed together; False where something else is among them."""
         events = [line[len(_DATA) :] for line in lines if line.startswith(_DATA)]
         if len(events) + lines.count(b"") + lines.count(b"\r") != len(lines):
@@ -355,7 +355,7 @@ class StreamReader:
         if isinstance(part.get("finish_reason"), str):
             self._ended = choice
 
-    def instead(self) -> bytes | None:
+    def replacement(self) -> bytes | None:
         """What came instead of a streamed answer, once all bytes are there: an error as JSON, or a whole response."""
         if self._whole is not None:
             return b"".join(self._whole)

@@ -30,7 +30,7 @@ class DirectPoster:
         self._transport = transport
         self._origin = origin_of(request.url)
         self._head = head_of(request, without=b"content-length")
-        self._connect = httpx_time_outs(limit)["connect"]
+        self._connect = httpx_timeouts(limit)["connect"]
 
     def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
         """Send a body with the head that is always the same."""
@@ -45,7 +45,7 @@ class ClientPoster:
         """`request` is like those to be sent, which may take `limit` seconds each."""
         self._client = client
         self._like = request
-        self._timeout = httpx_time_outs(limit)
+        self._timeout = httpx_timeouts(limit)
 
     async def post(self, content: bytes, most: int) -> Incoming:
         """Build a request that differs in its body alone."""
@@ -53,7 +53,7 @@ class ClientPoster:
         headers = [pair for pair in like.headers.raw if pair[0].lower() != b"content-length"]
         extensions = {"timeout": self._timeout, MOST_BYTES: most}
         request = httpx2.Request(like.method, like.url, headers=headers, content=content, extensions=extensions)
-        return incoming_of(await self._client.send(request, stream=True))
+        return incoming_response(await self._client.send(request, stream=True))
 
 
 class _Rest(httpx2.AsyncByteStream):
@@ -69,13 +69,13 @@ class _Rest(httpx2.AsyncByteStream):
         await self._response.aclose()
 
 
-def incoming_of(response: httpx2.Response) -> Incoming:
+def incoming_response(response: httpx2.Response) -> Incoming:
     """A response that a client has given, over any of our transports."""
     whole = response.is_stream_consumed
     rest = None if whole else _Rest(response)
     return Incoming(response.status_code, response.headers.raw, response.content if whole else b"", rest)
 
 
-def httpx_time_outs(limit: float) -> dict[str, float | None]:
+def httpx_timeouts(limit: float) -> dict[str, float | None]:
     """Of one request that may take so long: no connection is told before no answer is."""
     return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}

@@ -52,7 +52,7 @@ def blotted(text: str, forms: Iterable[str]) -> str:
     for form in forms:
         text = text.replace(form, BLOT)
     for form in forms:
-        text = _without_pieces(text, form)
+        text = _blot_pieces(text, form)
     return text
 
 
@@ -66,7 +66,7 @@ def _least(form: str) -> int:
     return max(LEAST_PIECE, min(SECRET_LENGTH, half), min(digit.end(), LATE_DIGIT))
 
 
-def _without_pieces(text: str, form: str) -> str:
+def _blot_pieces(text: str, form: str) -> str:
     least, kept, at, end = _least(form), [], 0, 0
     while (at := text.find(form[:least], end)) >= 0:
         kept.append(text[end:at])
@@ -98,7 +98,7 @@ def kept_from_answers(models: Iterable[tuple[EndpointConfig, Sampling]], keys: M
             plain = value.get_secret_value().strip()
             if _is_secret_header(name, plain):
                 found |= {plain, *_parts(plain)}
-    return forms_of(value for value in found if _no_word(value))
+    return forms_of(value for value in found if _cannot_be_word(value))
 
 
 def _parts(value: str) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _is_secret_header(name: str, value: str) -> bool:
     return named or looks_secret(value) or LONG_WORD.search(value) is not None
 
 
-def _no_word(value: str) -> bool:
+def _cannot_be_word(value: str) -> bool:
     """Whether a text can be no part of an answer by itself: letters with digits, or very long."""
     mixed = re.search("[0-9]", value) is not None and re.search("[A-Za-z]", value) is not None
     return len(value) >= SECRET_LENGTH and (mixed or (len(value) >= SURELY and not re.search(r"\s", value)))

@@ -132,7 +132,7 @@ class Replica:
         """It is there, and does not refuse everything."""
         return self.healthy and not self.refusing
 
-    def usable(self, now: float) -> bool:
+    def is_usable(self, now: float) -> bool:
         return self.healthy and self.in_flight < self.window.size and now >= self.wait_until
 
     def take_place(self) -> None:
@@ -239,7 +239,7 @@ class ReplicaSet:
 
     def _choose(self, avoid: Replica | None) -> Replica | None:
         now = self._clock()
-        usable = [replica for replica in self.replicas if replica.usable(now)]
+        usable = [replica for replica in self.replicas if replica.is_usable(now)]
         if len(usable) > 1 and avoid is not None:
             usable = [replica for replica in usable if replica is not avoid]
         return min(usable, key=lambda replica: replica.in_flight, default=None)
@@ -313,9 +313,9 @@ class HealthWatch:
         misses = 0
         while True:
             if not misses:
-                await _either(suspicion, PROBE_EVERY)
+                await _wait_for_event(suspicion, PROBE_EVERY)
                 heard = replica.alive_at
-            if not (misses or suspicion.is_set() or self._worth_a_probe(replica)):
+            if not (misses or suspicion.is_set() or self._needs_probe(replica)):
                 continue
             suspicion.clear()
             try:
@@ -336,7 +336,7 @@ class HealthWatch:
             heard = replica.alive_at
             await asyncio.sleep(min(PROBE_SLOWEST, PROBE_AGAIN * max(1, misses - MISSES)))
 
-    def _worth_a_probe(self, replica: Replica) -> bool:
+    def _needs_probe(self, replica: Replica) -> bool:
         """Something is owed and nothing has come for a while."""
         return replica.in_flight > 0 and self._clock() - replica.answered_at >= PROBE_EVERY
 
@@ -390,7 +390,7 @@ class HealthWatch:
             replica.interrupt()
 
 
-async def _either(event: asyncio.Event, seconds: float) -> None:
+async def _wait_for_event(event: asyncio.Event, seconds: float) -> None:
     """Wait for the event, at most so long."""
     try:
         async with asyncio.timeout(seconds):

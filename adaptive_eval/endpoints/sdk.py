@@ -19,17 +19,17 @@ from adaptive_eval.endpoints.client import (
     BESIDE_BYTES,
     PROBE_SECONDS,
     Reply,
-    as_failures,
+    probe_trouble,
+    raising_failures,
     read_to_end,
     reply_of,
     request_headers,
-    trouble,
     when_unauthorized,
 )
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader
-from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
+from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
@@ -88,7 +88,7 @@ class SdkCaller:
         try:
             reply = await self.models(base_url)
         except Failure as failure:
-            return trouble(failure)
+            return probe_trouble(failure)
         return None if reply.status < 500 else ProbeTrouble(f"asked for its models it answers HTTP {reply.status}")
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
@@ -110,14 +110,14 @@ class SdkCaller:
     ) -> Reply:
         """Make one call of the SDK, and read what comes back as the default client does."""
         begun = perf_counter()
-        with as_failures(self.secrets, limit):
+        with raising_failures(self.secrets, limit):
             try:
                 async with asyncio.timeout(limit):
-                    async with call(**arguments, timeout=httpx2.Timeout(**httpx_time_outs(limit))) as opened:
-                        came = incoming_of(opened.http_response)
+                    async with call(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit))) as opened:
+                        came = incoming_response(opened.http_response)
                         whole = await read_to_end(came, reader, pulse)
             except openai.APIStatusError as error:
-                came = incoming_of(error.response)
+                came = incoming_response(error.response)
                 whole = came.body  # the SDK has read it
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, httpx2.HTTPError):

@@ -27,7 +27,7 @@ import httpx2
 
 from adaptive_eval.endpoints.connection import Connection, why_refused
 from adaptive_eval.endpoints.http1 import Header
-from adaptive_eval.endpoints.open_files import OutOfFiles, are_out, is_spare
+from adaptive_eval.endpoints.open_files import OutOfFiles, is_out_of_files, is_spare
 from adaptive_eval.endpoints.unpacking import Unpacked, without_packing
 from adaptive_eval.endpoints.wire import MAX_BODY
 
@@ -119,7 +119,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         rest: httpx2.AsyncByteStream | None = None
         body = b""
         if parser.complete:
-            body = connection.taken()
+            body = connection.take_body()
             self._release(origin, connection)
         else:
             rest = _Arriving(connection, lambda: self._release(origin, connection))
@@ -169,7 +169,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         except TimeoutError as error:
             raise httpx2.ConnectTimeout(f"no connection to {host}:{port} within {seconds:g} s") from error
         except (OSError, UnicodeError) as error:
-            if are_out(error):
+            if is_out_of_files(error):
                 raise _out_of_files(origin) from error
             raise httpx2.ConnectError(f"no connection to {host}:{port}: {why_refused(error)}") from error
         connection.connect_seconds = loop.time() - began

@@ -26,7 +26,7 @@ from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import ThresholdsFrozen
-from adaptive_eval.store.thresholds import frozen_of
+from adaptive_eval.store.thresholds import thresholds_from_event
 
 CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
 DEFAULT_GRADER = "exact"
@@ -237,7 +237,7 @@ def make_terms(request: ImportRequest) -> ImportTerms:
                 raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
         questions = questions_of(config)
         thresholds = thresholds_from_run(config.rubric)
-        rubric = open_rubric(config.rubric, frozen_of(thresholds))
+        rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
         return ImportTerms(request, rubric, config.grader, questions, thresholds)
     rubric = _rubric(request.weights)
     return ImportTerms(request, rubric, None if request.grader is None else _grader_named(request.grader), None)

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Generic, NamedTuple, TypeVar
 
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.store.records import answer_digest, size_of
+from adaptive_eval.store.records import answer_digest, counted_size
 from adaptive_eval.store.repeats import SHORTEST_REPEAT
 
 Trial = TypeVar("Trial")
@@ -39,7 +39,7 @@ class Repeats(Generic[Trial]):
         if answered.answer is None or digest is None:
             return [trial]
         seen, model = self._seen.setdefault((answered.model, answered.question), set()), answered.model
-        long = size_of(answered.answer.text) + size_of(answered.answer.reasoning or "") >= SHORTEST_REPEAT
+        long = counted_size(answered.answer.text) + counted_size(answered.answer.reasoning or "") >= SHORTEST_REPEAT
         if digest in seen and long:
             self._long[model] += 1
             return []

@@ -89,15 +89,15 @@ class LaunchedEndpoint:
         """One answer per seed, in their order."""
         self._in_flight += 1
         try:
-            return await self._sampled(prompt, seeds, again)
+            return await self._sample_until_answered(prompt, seeds, again)
         finally:
             self._in_flight -= 1
 
-    async def _sampled(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
+    async def _sample_until_answered(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
         while True:
-            endpoint = await self._served()
+            endpoint = await self._wait_for_server()
             try:
-                answers = await self._while_up(endpoint, prompt, seeds, again)
+                answers = await self._sample_while_up(endpoint, prompt, seeds, again)
             except Unavailable as error:
                 if endpoint is self._current:
                     if not self.silence.done():
@@ -111,7 +111,7 @@ class LaunchedEndpoint:
                 raise NotAskedAgain("its server has ended, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
-        return await (await self._served()).check()
+        return await (await self._wait_for_server()).check()
 
     async def close(self) -> None:
         await self.end()
@@ -122,7 +122,7 @@ class LaunchedEndpoint:
         so_far = self._before if self._current is None else summed_stats([self._before, self._current.stats])
         return replace(so_far, lost=so_far.lost + self._cut)
 
-    async def _while_up(
+    async def _sample_while_up(
         self, endpoint: Endpoint, prompt: Prompt, seeds: range, again: Again | None
     ) -> list[Answer] | None:
         """The answers; None where the server has ended before."""
@@ -138,7 +138,7 @@ class LaunchedEndpoint:
         finally:
             self._leases.discard(lease)
 
-    async def _served(self) -> Endpoint:
+    async def _wait_for_server(self) -> Endpoint:
         """The endpoint of the server that is up."""
         while self._current is None:
             if self._gone is not None:

@@ -83,7 +83,7 @@ class ServerProcess:
         try:
             with log.open("ab") as output:
                 started = await asyncio.create_subprocess_exec(
-                    *_keeping(command),
+                    *_keeper_command(command),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=output,
@@ -97,7 +97,7 @@ class ServerProcess:
         try:
             word, _, rest = (await _line(started)).partition(" ")
         except asyncio.CancelledError:
-            _let_go(started, at_once=True)
+            _close_stdin(started, at_once=True)
             await started.wait()
             raise
         if word != "pid":
@@ -109,7 +109,7 @@ class ServerProcess:
         """End the server and everything it has started; gives back when all of it is gone."""
         if at_once:
             self.kill()
-        _let_go(self._keeper)
+        _close_stdin(self._keeper)
         try:
             await self._keeper.wait()
         except asyncio.CancelledError:
@@ -120,7 +120,7 @@ class ServerProcess:
         """SIGKILL to the whole group, now."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        _let_go(self._keeper, at_once=True)
+        _close_stdin(self._keeper, at_once=True)
 
     async def _wait(self) -> str:
         told = (await _line(self._keeper)).split()
@@ -137,7 +137,7 @@ class ServerProcess:
                 return "was stopped"
 
 
-def _keeping(command: Sequence[str]) -> list[str]:
+def _keeper_command(command: Sequence[str]) -> list[str]:
     """The keeper's own command."""
     return [sys.executable, "-I", "-S", keeper.__file__, str(GRACE_SECONDS), *command]
 
@@ -148,7 +148,7 @@ async def _line(process: asyncio.subprocess.Process) -> str:
     return (await process.stdout.readline()).decode(errors="replace").rstrip("\n")
 
 
-def _let_go(process: asyncio.subprocess.Process, *, at_once: bool = False) -> None:
+def _close_stdin(process: asyncio.subprocess.Process, *, at_once: bool = False) -> None:
     """Close the keeper's standard input, which it takes as the end of its parent."""
     assert process.stdin is not None
     if at_once and not process.stdin.is_closing():

@@ -24,7 +24,7 @@ from adaptive_eval.store import (
     RunStopped,
     Store,
     events_of_kind,
-    since_the_start,
+    events_since_start,
 )
 
 
@@ -174,7 +174,7 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> 
 
     One that was killed counts as stopped, since the same command goes on.
     """
-    events = since_the_start(events)
+    events = events_since_start(events)
     return Ending(
         reason=_finish_reason(events, results),
         results=results,

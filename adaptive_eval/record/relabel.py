@@ -41,7 +41,7 @@ from adaptive_eval.record.restore import StoredRun, last_rounds, opened_run
 from adaptive_eval.record.thresholds import FIRST_ROUND
 from adaptive_eval.store import TrialFacts
 from adaptive_eval.store.looks import trials_at
-from adaptive_eval.store.thresholds import frozen_of, kept_thresholds
+from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 from scorio.categorical import SCHEMATA, Schema, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES
 from scorio.rank import compare_rankings, rank_scores
@@ -128,7 +128,7 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
         return None
     own = stored.setup.config.rubric
     judge = _Judge.of(stored)
-    kept = frozen_of(kept_thresholds(own, stored.events))
+    kept = thresholds_from_event(kept_thresholds(own, stored.events))
     frozen = FrozenThresholds({**kept.values, **own.thresholds}, kept.rest_on, kept.medians)
     first = judge.rubric(OWN, open_rubric(own, frozen), trials, trials.category, _used_thresholds(own, frozen))
     order = np.argsort([one.rank or len(trials) for one in first.models], kind="stable")

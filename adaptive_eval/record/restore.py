@@ -47,7 +47,7 @@ from adaptive_eval.store import (
     RunStopped,
     TrialsRegraded,
     events_of_kind,
-    since_the_start,
+    events_since_start,
 )
 from adaptive_eval.store.looks import trials_at
 from adaptive_eval.store.records import NO_GRADING
@@ -260,7 +260,7 @@ def _plug_in_caution(config: RunConfig, results: Results) -> Iterator[Caution]:
 
 def _split_events(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | AnswersLost]]:
     """Answers lost before the latest start, and the events that its core was told since."""
-    latest = since_the_start(events)
+    latest = events_since_start(events)
     heard = [
         one for one in latest if isinstance(one, ModelSetAside) or (isinstance(one, AnswersLost) and not one.killed)
     ]

@@ -44,7 +44,7 @@ from adaptive_eval.store import (
     ThresholdsFrozen,
     events_of_kind,
 )
-from adaptive_eval.store.thresholds import frozen_of, kept_rubric, kept_thresholds
+from adaptive_eval.store.thresholds import kept_rubric, kept_thresholds, thresholds_from_event
 from adaptive_eval.store.whereabouts import is_run
 
 
@@ -94,7 +94,7 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
         held = _StoredBeginning() if reader is None else _read_beginning(prepared, reader)
     had = kept_thresholds(prepared.config.rubric, held.events)
     thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
-    prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, frozen_of(had or thresholds)))
+    prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, thresholds_from_event(had or thresholds)))
     recorded = kept_outcomes(prepared.config, held.events)
     taken = take_outcomes(prepared, directory, recorded)
     recorded = {**recorded, **{event.model: event for event in taken}}

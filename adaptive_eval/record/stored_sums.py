@@ -15,7 +15,7 @@ from adaptive_eval.store import (
     StoredLook,
     TrialsRegraded,
 )
-from adaptive_eval.store.kept_sums import Counts, thinned, together, whole
+from adaptive_eval.store.kept_sums import Counts, merge_sums, thin_out, total_spending
 
 STEPS = 200
 """Moments at which the usage is kept."""
@@ -58,7 +58,7 @@ class StoredSums:
     def _add(self, new: Sequence[ReplicaSums]) -> None:
         if not new:
             return
-        self._sums = together(self._sums, new)
+        self._sums = merge_sums(self._sums, new)
         self._last = max(one.last for one in new)
         self._spending.append(self.spent())
         if len(self._spending) > 2 * STEPS:
@@ -67,7 +67,7 @@ class StoredSums:
     @property
     def spending(self) -> list[Spending]:
         """Usage at up to `STEPS` moments."""
-        return thinned(self._spending, STEPS)
+        return thin_out(self._spending, STEPS)
 
     @property
     def traffic(self) -> list[ReplicaTraffic]:
@@ -76,4 +76,4 @@ class StoredSums:
 
     def spent(self, models: Container[str] | None = None) -> Spending:
         """Usage so far, of these models or of all."""
-        return whole([one for one in self._sums if models is None or one.model in models])
+        return total_spending([one for one in self._sums if models is None or one.model in models])

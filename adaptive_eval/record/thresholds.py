@@ -7,7 +7,7 @@ from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import FactColumns, FrozenThresholds, fit_frozen
 from adaptive_eval.graders.rubric import EarlierThresholds, RubricConfig, open_rubric
 from adaptive_eval.store import RunReader, ThresholdsFrozen
-from adaptive_eval.store.thresholds import HeldTrial, frozen_event, frozen_of, kept_thresholds
+from adaptive_eval.store.thresholds import HeldTrial, frozen_event, kept_thresholds, thresholds_from_event
 from adaptive_eval.store.whereabouts import is_run
 
 FIRST_ROUND = 0
@@ -27,12 +27,12 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
         setup, events = setup_of(reader.header()), reader.events()
         had = setup.config.rubric
         own = kept_thresholds(had, events)
-        known = {**frozen_of(own).values, **had.thresholds}
+        known = {**thresholds_from_event(own).values, **had.thresholds}
         wanted = {name: rule for name, rule in section.unfitted.items() if name not in known}
-        medians = frozen_of(own).medians
+        medians = thresholds_from_event(own).medians
         if not wanted and (medians or not section.looks_at_lengths):
             taken = {name: known[name] for name in section.unfitted}
-            rest_on = {name: one for name, one in frozen_of(own).rest_on.items() if name in taken}
+            rest_on = {name: one for name, one in thresholds_from_event(own).rest_on.items() if name in taken}
             frozen = FrozenThresholds(taken, rest_on, medians if section.looks_at_lengths else {})
             return frozen_event(section, frozen, Counter({} if own is None else own.models), setup.config.name)
         held = [HeldTrial.of(record) for record in reader.trials() if record.round == FIRST_ROUND]

@@ -11,7 +11,7 @@ from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_resul
 from adaptive_eval.store import RunFinished, RunReader, is_held
 from adaptive_eval.store.address import address_of, is_address
 from adaptive_eval.store.answer_places import VARIABLE
-from adaptive_eval.store.database import DATABASE_FILE, order_anew
+from adaptive_eval.store.database import DATABASE_FILE, reindex_instructions
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.log_check import lost_commits
 
@@ -53,7 +53,7 @@ def verify_run(directory: Path) -> Verified:
             notes.append(f"{RESULTS_FILE} has no checksum (an earlier version wrote it): only its counts are checked")
         if not stored.damages:
             _compare(directory, results, damages, notes)
-    mend = order_anew(directory) if stored.order_alone else None
+    mend = reindex_instructions(directory) if stored.order_alone else None
     return Verified(stored.rows.get("trials", 0), stored.rows.get("looks", 0), tuple(damages), tuple(notes), mend)
 
 

@@ -30,7 +30,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.alarms import AnswerFault, fault_sentence
 from adaptive_eval.store.looks import changed_horizons
-from adaptive_eval.store.repeats import SamplingFreedom, repeated, said_of_repeats
+from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.store.usage import TrialUsage
 
 DECIDING = ("stopping.", "objective.", "prior_evidence")
@@ -337,11 +337,11 @@ def repeat_cautions(
     names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
 ) -> Iterator[Caution]:
     """Models whose answers repeat more often than independent samples would, and models where this is unclear."""
-    found = repeated([usage.pairs for usage in usages], drawn)
+    found = find_repeats([usage.pairs for usage in usages], drawn)
     for name, one in zip(names, found, strict=True):
         if one is not None:
             kind = "repeats_unclear" if one.chance is None else AnswerFault.REPEATED
-            yield Caution(kind, name, said_of_repeats(one, names))
+            yield Caution(kind, name, repeats_sentence(one, names))
 
 
 def cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:

@@ -57,7 +57,7 @@ from adaptive_eval.store import (
     require_same_meaning,
 )
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
-from adaptive_eval.store.thresholds import frozen_of, kept_rubric
+from adaptive_eval.store.thresholds import kept_rubric, thresholds_from_event
 
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
@@ -133,7 +133,7 @@ async def _regrade(
         rubric, thresholds = kept_rubric(config.rubric, store.reader.events()), None
     else:
         thresholds = thresholds_from_run(config.rubric)
-        rubric = open_rubric(config.rubric, frozen_of(thresholds))
+        rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
     verdict = worst_verdict(config, questions)
     pool = open_graders(config, rubric, verdict)
     capped = verdict != NO_COST and budget_of(config.budget).bought

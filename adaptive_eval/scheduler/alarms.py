@@ -15,7 +15,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import StopOnAlarm
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord
 from adaptive_eval.store.alarms import AnswerFault, SharedTraits, fault_sentence
-from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom, repeated, said_of_repeats
+from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.store.usage import TrialUsage
 
 SHOWN_CHARACTERS = 120
@@ -115,7 +115,7 @@ class Alarms:
     def _raised(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
         """At most one of a model: what its answers are, else that they come again."""
         counted = [self._apart.get(model, self._usages[model]) for model in there]
-        again = repeated([one.pairs for one in counted], [self._drawn[model] for model in there])
+        again = find_repeats([one.pairs for one in counted], [self._drawn[model] for model in there])
         names = [self._models[model] for model in there]
         for name, model, answers, found in zip(names, there, [one.answers for one in counted], again, strict=True):
             example = self._examples.get(model)
@@ -123,7 +123,7 @@ class Alarms:
             if (fault := answers.fault) is not None:
                 yield AlarmRaised(name, fault, fault_sentence(fault, answers.number), shown)
             elif found is not None and found.chance is not None:
-                yield AlarmRaised(name, AnswerFault.REPEATED, said_of_repeats(found, names), shown)
+                yield AlarmRaised(name, AnswerFault.REPEATED, repeats_sentence(found, names), shown)
 
     def _reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
         lines = [f"  {event.model}: {event.words}" for event in raised]

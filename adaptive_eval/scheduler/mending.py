@@ -62,7 +62,7 @@ class Mending:
 
     async def run(self) -> None:
         """Mend what there is to mend."""
-        for name, trials in to_be_asked_again(self._store.reader).items():
+        for name, trials in trials_to_ask_again(self._store.reader).items():
             if name in self._lanes:
                 text = f"{len(trials)} of its requests had no answer when it was set aside, and were asked again"
                 self._store.forget_trials(name, trials, event := ServersNoticed(name, "asked_again", text))
@@ -174,7 +174,7 @@ def _with_cost(record: TrialRecord, more: Cost) -> Regrade:
     return Regrade(record.model, record.question, record.trial, None, {}, None, record.grader_error, more)
 
 
-def to_be_asked_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
+def trials_to_ask_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
     """Of each model that has been set aside: the time-outs of rounds that were too silent, and what failed always."""
     set_aside = {event.model for event in events_of_kind(reader.events(), ModelSetAside)}
     if not set_aside:

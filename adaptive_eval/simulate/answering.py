@@ -106,7 +106,7 @@ def right_answer(question: str) -> int:
     return ANSWER_LOW + hashed_integers(1, "answer", question)[0] % ANSWER_COUNT
 
 
-def serial_in(text: str) -> int | None:
+def answer_serial(text: str) -> int | None:
     """The number of an answer that was drawn from a population."""
     found = _SERIAL.search(text)
     return None if found is None else int(found[1])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
 
-from adaptive_eval.simulate.answering import hashed_integers, serial_in, unit_float
+from adaptive_eval.simulate.answering import answer_serial, hashed_integers, unit_float
 from adaptive_eval.simulate.faults import parse_settings, require_shares
 from adaptive_eval.simulate.populations import AnswerPopulation
 
@@ -209,7 +209,7 @@ class KnowingVerifier(SimulatedVerifier):
 
     def scores(self, prompt: str) -> tuple[float, float, float]:
         marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
-        serial = serial_in(marked.get("answer", ""))
+        serial = answer_serial(marked.get("answer", ""))
         labels = None if self.population is None or serial is None else self.population.labels_of(serial)
         if labels is None:
             return SimulatedVerifier.scores(self, prompt)

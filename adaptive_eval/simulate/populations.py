@@ -107,7 +107,7 @@ class AnswerPopulation:
         return np.asarray(np.array(schema.weights, dtype=float)[found].mean(axis=(1, 2)))
 
 
-def drawn_population(
+def draw_population(
     ability: FloatArray, difficulty: FloatArray, answers: int, rng: np.random.Generator
 ) -> AnswerPopulation:
     """Answers in which everything goes with everything: right ones are shorter, surer, boxed and believed more often,

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from scipy.special import betaincinv, expit, logit
 
-from adaptive_eval.simulate.populations import AnswerPopulation, drawn_population
+from adaptive_eval.simulate.populations import AnswerPopulation, draw_population
 from scorio.moments import FloatArray
 
 MODELS = 12
@@ -178,7 +178,7 @@ def schemata(models: int = 3, questions: int = QUESTIONS, answers: int = 200, se
     of the twelve schemata of the Bayes@N paper is known."""
     rng = np.random.default_rng(seed)
     ability = np.linspace(0.7, -0.5, models)
-    population = drawn_population(ability, rng.normal(0.0, 1.5, questions), answers, rng)
+    population = draw_population(ability, rng.normal(0.0, 1.5, questions), answers, rng)
     return World("schemata", binary(population.is_correct.mean(axis=2)), population=population)
 
 

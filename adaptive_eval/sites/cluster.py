@@ -20,7 +20,7 @@ from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed, first_line
 from adaptive_eval.running.garbage import collect_less
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
-from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, saying_so
+from adaptive_eval.sites.keeper import HEAD_NODE, NAMESPACE, HeadWatch, SiteKeeper, end_with_head, keep_saying
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteFacts,
@@ -83,21 +83,21 @@ class RaySite:
 
     async def facts(self) -> SiteFacts:
         """Facts of the site, as soon as it has a place."""
-        return SiteFacts(*await self._told(self._actor.facts.remote()))
+        return SiteFacts(*await self._call(self._actor.facts.remote()))
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         shared = self._cluster.shared(material)
-        return SiteBegun(*await self._told(self._actor.begin.remote(setup, site_secrets, shared)))
+        return SiteBegun(*await self._call(self._actor.begin.remote(setup, site_secrets, shared)))
 
     async def order(self, head: str, order: SiteOrder) -> None:
-        await self._told(self._actor.order.remote(head, order))
+        await self._call(self._actor.order.remote(head, order))
 
     async def news(self, head: str) -> SiteNews:
         """News of the site."""
-        return SiteNews(*await self._told(self._actor.news.remote(head)))
+        return SiteNews(*await self._call(self._actor.news.remote(head)))
 
     async def end(self, at_once: bool) -> None:
-        await self._told(self._actor.end.remote(at_once))
+        await self._call(self._actor.end.remote(at_once))
 
     def kill(self) -> None:
         """End the site, whatever it is doing, and give back what it has taken."""
@@ -105,8 +105,8 @@ class RaySite:
             self._cluster.ray.kill(self._actor)
         self._cluster.give_back(self._name, self._actor)
 
-    async def _told(self, call: Awaitable[Told]) -> Told:
-        return await self._cluster.told(call)
+    async def _call(self, call: Awaitable[Told]) -> Told:
+        return await self._cluster.call(call)
 
 
 class RayCluster:
@@ -123,7 +123,7 @@ class RayCluster:
         """Once it has answered."""
         self._asking = asyncio.Lock()
 
-    async def told(self, call: Awaitable[Told]) -> Told:
+    async def call(self, call: Awaitable[Told]) -> Told:
         """Await an actor call; raises `SiteGone` if Ray reports a failure."""
         try:
             return await call
@@ -142,7 +142,7 @@ class RayCluster:
         for one in self.ray._private.state.actors().values():
             if one["Name"].startswith(run) and one["State"] == "ALIVE":
                 names.add(one["Name"])
-            elif one["Name"].startswith(run) and one["State"] != "DEAD" and (site := self._known(one["Name"])):
+            elif one["Name"].startswith(run) and one["State"] != "DEAD" and (site := self._find_site(one["Name"])):
                 site.kill()
         return names
 
@@ -166,8 +166,8 @@ class RayCluster:
 
     async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
         """The site of that name if it is there and lives, else a new one; raises `LaunchFailed`."""
-        if (site := self._known(name)) is not None:
-            if (facts := await self._found(site)) is not None:
+        if (site := self._find_site(name)) is not None:
+            if (facts := await self._facts_if_alive(site)) is not None:
                 return SiteOrigin(site, facts, found=True)
             site.kill()
         until = time.monotonic() + awaited.seconds
@@ -179,7 +179,7 @@ class RayCluster:
                     raise LaunchFailed(f"its site ended before it began: {error}") from None
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _found(self, site: RaySite) -> SiteFacts | None:
+    async def _facts_if_alive(self, site: RaySite) -> SiteFacts | None:
         """Facts of a site of an earlier head; None if it does not answer or runs another version."""
         try:
             async with asyncio.timeout(FOUND_SECONDS):
@@ -193,9 +193,9 @@ class RayCluster:
 
     async def _new(self, name: str, resources: Mapping[str, float], awaited: PlaceWait) -> SiteOrigin:
         """A new site, when it has its place; raises `LaunchFailed`, and `SiteGone` where it ended before."""
-        site = await self._made(name, resources)
+        site = await self._new_actor(name, resources)
         try:
-            facts = await self._had(site, resources, awaited)
+            facts = await self._wait_for_place(site, resources, awaited)
             if facts.version != __version__:
                 wrong = f"{facts.node} has version {facts.version} of adaptive-eval, not {__version__}"
                 raise LaunchFailed(f"{wrong}; {SAME}")
@@ -204,7 +204,7 @@ class RayCluster:
             raise
         return SiteOrigin(site, facts, found=False)
 
-    def _known(self, name: str) -> RaySite | None:
+    def _find_site(self, name: str) -> RaySite | None:
         actor = self._actor(name)
         return None if actor is None else RaySite(self, name, actor)
 
@@ -214,7 +214,7 @@ class RayCluster:
         except ValueError:
             return None
 
-    async def _kept(self) -> Any:
+    async def _live_keeper(self) -> Any:
         """The keeper of the run, or a new one where there is none of this version; raises `SiteGone`."""
         async with self._asking:
             if self._keeper is not None:
@@ -238,7 +238,7 @@ class RayCluster:
         """Version of adaptive-eval where the keeper runs; None if it does not answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KEEPER_SECONDS):
-                return str(await self.told(keeper.version.remote()))
+                return str(await self.call(keeper.version.remote()))
         return None
 
     def _new_keeper(self) -> Any:
@@ -249,13 +249,13 @@ class RayCluster:
         except ValueError as error:
             raise SiteGone(f"the name of its keeper is taken: {first_line(str(error))}") from None
 
-    async def _made(self, name: str, resources: Mapping[str, float]) -> RaySite:
+    async def _new_actor(self, name: str, resources: Mapping[str, float]) -> RaySite:
         """A new actor of that name, as soon as no other has it."""
         until = time.monotonic() + NAME_SECONDS
         while True:
-            keeper = await self._kept()
+            keeper = await self._live_keeper()
             try:
-                return RaySite(self, name, await self.told(keeper.place.remote(name, dict(resources))))
+                return RaySite(self, name, await self.call(keeper.place.remote(name, dict(resources))))
             except SiteGone:
                 self._keeper = None
                 raise
@@ -267,7 +267,7 @@ class RayCluster:
                     raise LaunchFailed(f"its site cannot be placed: {first_line(str(error))}") from None
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _had(self, site: RaySite, resources: Mapping[str, float], awaited: PlaceWait) -> SiteFacts:
+    async def _wait_for_place(self, site: RaySite, resources: Mapping[str, float], awaited: PlaceWait) -> SiteFacts:
         """Facts of the new site when it has its place."""
         facts = asyncio.ensure_future(site.facts())
         told, began = False, time.monotonic()
@@ -294,7 +294,7 @@ def sites_of_run(nodes: RayNodes, run: str, keep: float) -> Iterator[RayCluster]
     """Sites for the run whose keeper is called so; what is left of them at the end is ended."""
     cluster = RayCluster(nodes, run, keep)
     try:
-        with saying_so(cluster.say_head_lives, keep):
+        with keep_saying(cluster.say_head_lives, keep):
             yield cluster
     finally:
         cluster.end()

@@ -126,21 +126,21 @@ class SiteGroup:
         self._last = -float("inf")
         self._told = False
 
-    def had(self) -> None:
+    def count_placed(self) -> None:
         """One of the sites has got its place."""
         self._there += 1
         self._told = False
 
-    def gone(self) -> None:
+    def count_gone(self) -> None:
         """One of them has its place no more."""
         self._there -= 1
         self._last = time.monotonic()
 
-    def longer(self) -> bool:
+    def may_wait_longer(self) -> bool:
         """Whether a further place is still waited for."""
         return self._there > 0 or time.monotonic() - self._last < self.wait
 
-    def tells(self) -> bool:
+    def should_tell(self) -> bool:
         """Whether it is to be told that one of them waits: once until one has its place."""
         told, self._told = self._told, True
         return not told
@@ -190,12 +190,12 @@ class SiteHost:
         self._tell, self._on_lost, self._serves = tell, lost, model
         plan, began = self._plan, time.monotonic()
         try:
-            awaited = PlaceWait(self._group.wait, self._group.longer, self._await)
+            awaited = PlaceWait(self._group.wait, self._group.may_wait_longer, self._await)
             origin = await self._cluster.place(plan.name, plan.resources, awaited)
         finally:
             self.kept = False
         self._handle, self._node = origin.handle, origin.facts.node
-        self._group.had()
+        self._group.count_placed()
         marks = {service.setup.mark: number for number, service in plan.services.items()}
         self.found = marks.get(origin.facts.serves)
         tell(self._placed(origin, time.monotonic() - began))
@@ -213,9 +213,9 @@ class SiteHost:
             async with asyncio.timeout(seconds):
                 begun = await handle.begin(service.setup, service.site_secrets, service.material)
         except TimeoutError:
-            raise self._gone(model, f"it did not begin within {seconds:g} s") from None
+            raise self._lose_while_loading(model, f"it did not begin within {seconds:g} s") from None
         except SiteGone as error:
-            raise self._gone(model, str(error)) from None
+            raise self._lose_while_loading(model, str(error)) from None
         for event in begun.events:
             self._hear(event)
         if begun.problem is not None:
@@ -267,10 +267,10 @@ class SiteHost:
         handle, self._handle, self.found = self._handle, None, None
         if handle is not None:
             self._ending = handle
-            self._group.gone()
+            self._group.count_gone()
         return handle
 
-    def _gone(self, model: int, reason: str) -> PlaceLost:
+    def _lose_while_loading(self, model: int, reason: str) -> PlaceLost:
         """The site was lost while it was to bring the model up."""
         self._in_vain[model] += 1
         self._tell_lost(model, reason)
@@ -319,7 +319,7 @@ class SiteHost:
         return self._plan.services[self._serves].name
 
     def _await(self, asked: str, missing: str) -> None:
-        if self._group.tells():
+        if self._group.should_tell():
             self._tell(SiteAwaited(self._model_name, self._plan.site, asked, missing))
 
     def _hear(self, event: Event) -> None:

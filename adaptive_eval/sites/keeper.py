@@ -152,7 +152,7 @@ def _remove(group: Any) -> None:
 
 
 @contextmanager
-def saying_so(say: Callable[[], None], keep: float) -> Iterator[None]:
+def keep_saying(say: Callable[[], None], keep: float) -> Iterator[None]:
     """Say that the head lives, again and again, whatever this thread does."""
     over = threading.Event()
 

@@ -77,7 +77,7 @@ def error_in_short(error: Exception) -> str:
 
 
 @contextmanager
-def _without_its_words(ray: Any) -> Iterator[None]:
+def silence_ray_output(ray: Any) -> Iterator[None]:
     """Ray prints pages where a raylet dies, over whatever is displayed; the run says itself what it has lost."""
     worker, name = ray._private.worker, "print_to_stdstream"
     before = getattr(worker, name, None)
@@ -122,7 +122,7 @@ def joined_cluster(address: str) -> Iterator[RayNodes]:
         for number, handler in heard.items():  # a run has its own
             signal.signal(number, handler)
     try:
-        with _without_its_words(ray):
+        with silence_ray_output(ray):
             yield RayNodes(ray)
     finally:
         ray.shutdown()

@@ -92,11 +92,11 @@ class RunSites:
         config = prepared.config
         digest = _short_digest(f"{store.directory.resolve()}\0{store.reader.created}")
         run = f"{config.name}-{digest}/"
-        served, silence = _Served(prepared, store), config.servers.sites.silence
+        served, silence = SiteServices(prepared, store), config.servers.sites.silence
         left, hosts = self._cluster.left_by(run), list[SiteHost]()
         for group in config.serving_groups:
             together = SiteGroup(config.servers.sites.wait)
-            for place in _places_of(config, group):
+            for place in _group_places(config, group):
                 name = run + place.name
                 plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), silence)
                 hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
@@ -112,7 +112,7 @@ class _Place(NamedTuple):
     """What {place} stands for; None: the GPUs that it is given."""
 
 
-def _places_of(config: RunConfig, group: ServingGroup) -> list[_Place]:
+def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
     """Where the models of a group may be served."""
     first = config.models[group.models[0]]
     assert first.launch is not None
@@ -136,7 +136,7 @@ def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, floa
     return most
 
 
-class _Served:
+class SiteServices:
     """Setup of each model's sites, and the endpoint over them."""
 
     def __init__(self, prepared: PreparedRun, store: Store) -> None:
@@ -151,9 +151,9 @@ class _Served:
             prompts = prepared.prompts[number]
             self.endpoints[number] = SitesEndpoint(model.name, prompts, seed_bases(prepared, model))
             if id(prompts) not in materials:
-                materials[id(prompts)] = _material(prepared, number)
+                materials[id(prompts)] = _site_inputs(prepared, number)
             material, material_mark = materials[id(prompts)]
-            site_secrets = SiteSecrets(model, _keys_of(model, keys), self._config.keys)
+            site_secrets = SiteSecrets(model, _model_keys(model, keys), self._config.keys)
             self._told[number] = site_secrets, material, _mark(site_secrets, material_mark, self._config)
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
@@ -177,7 +177,7 @@ class _Served:
         return services
 
 
-def _material(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]:
+def _site_inputs(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]:
     """Prompts, questions and rubric that a model's sites need, with their digest."""
     grader = prepared.config.grader
     graded_there = None if isinstance(grader, AskedGrader) else grader
@@ -191,7 +191,7 @@ def _material(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]:
     return material, _digest(told)
 
 
-def _keys_of(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, str]:
+def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, str]:
     """The key that the model's server is asked with, where it has one: nothing else leaves the head."""
     if (problem := model.missing_key(environment)) is not None:
         raise ConfigError(problem)

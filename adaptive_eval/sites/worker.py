@@ -88,7 +88,7 @@ class SiteWorker:
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         try:
-            await self._begin_no_more()
+            await self._cancel_beginning()
             self._beginning = asyncio.create_task(self._begin(setup, site_secrets, material))
             return await self._beginning
         except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class SiteWorker:
 
     async def end(self, at_once: bool) -> None:
         """Stop the server, and all that was asked."""
-        await self._begin_no_more()
+        await self._cancel_beginning()
         await self._drop_all()
         await self._clear(at_once=at_once)
 
@@ -141,7 +141,7 @@ class SiteWorker:
         self._heard_at = time.monotonic()
         return self._setup
 
-    async def _begin_no_more(self) -> None:
+    async def _cancel_beginning(self) -> None:
         """Leave off what a head has begun that may be gone."""
         if self._beginning is not None:
             self._beginning.cancel()
@@ -190,12 +190,12 @@ class SiteWorker:
         """Have the grader of this material, which is the same for most models."""
         if (grades := (material.grader, material.rubric, setup.folder, site_secrets.hidden)) == self._grades:
             return
-        await self._grade_no_more()
+        await self._close_grading()
         if material.grader is not None:
             self._grading = GradingPool(material.grader, material.rubric, folder=setup.folder, keys=site_secrets.hidden)
             self._grades = grades
 
-    async def _grade_no_more(self) -> None:
+    async def _close_grading(self) -> None:
         grading, self._grading, self._grades = self._grading, None, ()
         if grading is not None:
             await grading.close()
@@ -204,7 +204,7 @@ class SiteWorker:
         assert self._server is not None and self._material is not None
         seeds = range(request.first, request.first + request.size)
         prompt, question = self._material.prompts[request.question], self._material.questions[request.question]
-        again = partial(self._may_ask_again, request.number)
+        again = partial(self._is_repeat_allowed, request.number)
         try:
             answers = await self._server.endpoint.sample(prompt, seeds, again)
         except EndpointError as error:
@@ -238,7 +238,7 @@ class SiteWorker:
         self._replies.append(reply)
         self._something.set()
 
-    async def _may_ask_again(self, number: int) -> bool:
+    async def _is_repeat_allowed(self, number: int) -> bool:
         """The head decides, for it has the budget."""
         permit: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._permits[number] = permit
@@ -261,7 +261,7 @@ class SiteWorker:
     async def _clear(self, *, at_once: bool) -> None:
         """Serve and grade nothing."""
         self._server = None
-        await self._grade_no_more()
+        await self._close_grading()
         await self._host.unload(at_once=at_once)
         self._servers.clear()
         self._numbers.clear()

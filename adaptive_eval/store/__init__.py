@@ -6,7 +6,7 @@ from adaptive_eval.store.draft import Draft as Draft
 from adaptive_eval.store.events import (
     event_of as event_of,
     events_of_kind as events_of_kind,
-    since_the_start as since_the_start,
+    events_since_start as events_since_start,
     was_waited_for as was_waited_for,
 )
 from adaptive_eval.store.events.answers import (

@@ -89,7 +89,7 @@ def address_of(path: Path) -> LedgerAddress | None:
     return LedgerAddress.of(str(path)) if is_address(path) else None
 
 
-def whole_path(path: Path) -> Path:
+def absolute_path(path: Path) -> Path:
     """A path from the root, without links; an address as it is."""
     return path if is_address(path) else path.resolve()
 

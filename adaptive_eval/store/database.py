@@ -132,7 +132,7 @@ def disorder(connection: sqlite3.Connection, tables: Iterable[str] | None = None
     return [line for text in said for line in text.splitlines() if text != "ok"]
 
 
-def order_anew(directory: Path) -> str:
+def reindex_instructions(directory: Path) -> str:
     """Instructions to repair a database all of whose rows are intact."""
     return (
         "no row is known to be damaged, but the order in which the database finds them is: "

@@ -99,7 +99,7 @@ def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
     return KeptSums(*rows[0]) if rows else None
 
 
-def together(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list[ReplicaSums]:
+def merge_sums(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list[ReplicaSums]:
     """The sums of trials and of those after them."""
     found = {(one.model, one.replica): one for one in known}
     for one in later:
@@ -108,7 +108,7 @@ def together(known: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list
     return list(found.values())
 
 
-def whole(sums: Sequence[ReplicaSums]) -> Spending:
+def total_spending(sums: Sequence[ReplicaSums]) -> Spending:
     """The total of these sums."""
     return Spending(
         at=max((one.at for one in sums), default=0.0),
@@ -119,7 +119,7 @@ def whole(sums: Sequence[ReplicaSums]) -> Spending:
     )
 
 
-def thinned(spending: Sequence[Spending], most: int) -> list[Spending]:
+def thin_out(spending: Sequence[Spending], most: int) -> list[Spending]:
     """At most so many of these moments, about evenly spaced, the last one among them."""
     every = -(-len(spending) // most)
     return list(spending[::-1][:: max(every, 1)][::-1])

@@ -50,13 +50,13 @@ def lost_commits(database: Path) -> int:
     log = database.with_name(f"{database.name}-wal")
     try:
         require_plain(log)
-        lost = _lost_commits(log)
-        return min(lost, _lost_commits(log)) if lost else 0
+        lost = _count_lost(log)
+        return min(lost, _count_lost(log)) if lost else 0
     except OSError:  # whoever opens it is told why
         return 0
 
 
-def _lost_commits(log: Path) -> int:
+def _count_lost(log: Path) -> int:
     with log.open("rb") as file:
         head = file.read(HEADER.size)
         if len(head) < HEADER.size:

@@ -25,7 +25,7 @@ from adaptive_eval.store import database
 from adaptive_eval.store.answer_places import AnswerPlace, is_given, new_name, place_at
 from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.events.answers import AnswersKept
-from adaptive_eval.store.records import TrialRecord, size_of
+from adaptive_eval.store.records import TrialRecord, counted_size
 from adaptive_eval.store.rows import unpack_text
 from adaptive_eval.store.segments import TEXTS, SegmentRow, load_parquet, segment_of
 
@@ -196,7 +196,7 @@ class AnswerMover:
             data = segment_of(gathering, tokens=tokens)
         if gathering.moved:
             self._place.write(name, data)
-        return WrittenSegment(name, gathering.last, gathering.moved, len(data), digest_of(data))
+        return WrittenSegment(name, gathering.last, gathering.moved, len(data), segment_digest(data))
 
 
 class _Gathering:
@@ -218,7 +218,7 @@ class _Gathering:
             text, reasoning = map(unpack_text, packed)
             characters += len(text or "") + len(reasoning or "") + len(tokens or b"")
             if _is_unicode(text) and _is_unicode(reasoning):
-                size = size_of(text or "") + size_of(reasoning or "")
+                size = counted_size(text or "") + counted_size(reasoning or "")
                 self.moved.append(MovedText(number, len(self.moved), size))
                 yield SegmentRow(model, question, trial, text, reasoning, tokens)
 
@@ -236,23 +236,23 @@ def _is_unicode(text: str | None) -> bool:
     return True
 
 
-def digest_of(data: bytes) -> str:
+def segment_digest(data: bytes) -> str:
     """The digest of a whole segment."""
     return blake2b(data, digest_size=32).hexdigest()
 
 
-def url_of(answers: str, name: str, key: str) -> str:
+def segments_url(answers: str, name: str, key: str) -> str:
     """The folder of a run's segments, in the words of the ledger: empty beside the run."""
     return "" if answers == SEGMENTS else f"{answers.rstrip('/')}/{name}-{key}"
 
 
-def mover_of(directory: Path, answers: str, name: str, connection: sqlite3.Connection) -> AnswerMover | None:
+def open_mover(directory: Path, answers: str, name: str, connection: sqlite3.Connection) -> AnswerMover | None:
     """Who moves the texts of a run to where `answers` says; None where they stay in the ledger."""
     if answers == LEDGER:
         return None
     load_parquet()
     key = database.keep_segments(connection)
-    url = url_of(answers, name, key)
+    url = segments_url(answers, name, key)
     return AnswerMover(directory, url, place_at(directory, url), connection)
 
 

@@ -15,7 +15,7 @@ from adaptive_eval.store import queries, whereabouts
 from adaptive_eval.store.events import event_of, events_of_kind
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.events.grading import VerdictsWasted
-from adaptive_eval.store.kept_sums import Counts, thinned
+from adaptive_eval.store.kept_sums import Counts, thin_out
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
     NO_GRADING,
@@ -36,14 +36,14 @@ from adaptive_eval.store.records import (
     TrialPlace,
     TrialRecord,
     TrialUse,
-    bits_of,
+    total_bits,
     wasted_use,
 )
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.segments import TextPair
 from adaptive_eval.store.sqlite_ledger import damaged
-from adaptive_eval.store.summing import added, all_spending, all_sums, on_roster, sums_after
+from adaptive_eval.store.summing import add_cells, align_with_roster, all_spending, all_sums, sums_after
 
 MOST_ROUNDS = 2**31 - 1
 """No round has a higher number."""
@@ -166,7 +166,7 @@ class RunReader:
                 size,
                 _truth(correct),
                 _truth(found),
-                bits_of(bpt, completion_tokens),
+                total_bits(bpt, completion_tokens),
                 latency,
                 bool(awaits),
                 bool(waits),
@@ -273,7 +273,7 @@ class RunReader:
         known = None if after else self._ledger.kept_sums()
         begin = np.zeros((len(models), len(questions), categories), np.int32) if known is None else known.counts()
         cells = self._stream(self._queries.graded, after if known is None else known.last)
-        return on_roster(added(begin, cells), models, questions, roster, categories)
+        return align_with_roster(add_cells(begin, cells), models, questions, roster, categories)
 
     @property
     def summed_until(self) -> int:
@@ -297,7 +297,7 @@ class RunReader:
 
     def spending(self, steps: int) -> list[Spending]:
         """Cumulative spending after about each 1/steps of the trials, in the order of commitment."""
-        return thinned(all_spending(self._ledger, self._ledger.kept_sums(), steps), steps)
+        return thin_out(all_spending(self._ledger, self._ledger.kept_sums(), steps), steps)
 
     def traffic(self) -> list[ReplicaTraffic]:
         """The stored answers by model and replica."""

@@ -180,10 +180,10 @@ class TrialRecord:
             self.cost,
             flags,
             answer_digest(self.answer),
-            size_of(self.answer.text) + size_of(self.answer.reasoning or ""),
-            said_in(self.signals, "is_correct"),
-            said_in(self.signals, "has_answer"),
-            bits_of(self.answer.completion_bpt, self.answer.completion_tokens),
+            counted_size(self.answer.text) + counted_size(self.answer.reasoning or ""),
+            boolean_signal(self.signals, "is_correct"),
+            boolean_signal(self.signals, "has_answer"),
+            total_bits(self.answer.completion_bpt, self.answer.completion_tokens),
             self.answer.latency,
             self.awaits,
         )
@@ -408,18 +408,18 @@ class RunHeader:
     """Every question by its id, with everything a grader or a report needs."""
 
 
-def said_in(signals: Mapping[str, SignalValue], name: str) -> bool | None:
+def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None:
     """A signal that is true or false; None where it is neither."""
     value = signals.get(name)
     return value if isinstance(value, bool) else None
 
 
-def bits_of(bits_per_token: float | None, tokens: int) -> float | None:
+def total_bits(bits_per_token: float | None, tokens: int) -> float | None:
     """The bits of a whole answer, where they are known."""
     return None if bits_per_token is None else bits_per_token * tokens
 
 
-def size_of(text: str) -> int:
+def counted_size(text: str) -> int:
     """Bytes of a text, as far as they are counted."""
     return min(len(text[:LARGEST_SIZE].encode("utf-8", "surrogatepass")), LARGEST_SIZE)
 

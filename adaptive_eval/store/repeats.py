@@ -126,7 +126,7 @@ class _Halves:
     def __init__(self) -> None:
         self._pair, self._digest, self._what = Column("i"), Column("q"), Column("i")
         self._kinds: dict[_Kind, int] = {}
-        self._kind_of: list[_Kind] = []
+        self._answer_kind: list[_Kind] = []
         self._others: dict[tuple[int, int], _Half] = {}
 
     def pop(self, question: int, pair: int) -> _Half | None:
@@ -135,16 +135,16 @@ class _Halves:
             return self._others.pop((question, pair), None)
         self._pair[question] = -1
         kind, second = divmod(self._what[question], 2)
-        return _Half(bool(second), self._digest[question], self._kind_of[kind])
+        return _Half(bool(second), self._digest[question], self._answer_kind[kind])
 
     def keep(self, question: int, pair: int, half: _Half) -> None:
         """An answer waits for the other of its pair."""
         if self._pair[question] >= 0:
             self._others[question, pair] = half
             return
-        kind = self._kinds.setdefault(half.kind, len(self._kind_of))
-        if kind == len(self._kind_of):
-            self._kind_of.append(half.kind)
+        kind = self._kinds.setdefault(half.kind, len(self._answer_kind))
+        if kind == len(self._answer_kind):
+            self._answer_kind.append(half.kind)
         self._pair[question], self._digest[question] = pair, half.digest
         self._what[question] = 2 * kind + half.second
 
@@ -191,7 +191,7 @@ class AnswerPairs:
         if outcome.digest is None or (outcome.flags and outcome.timed_out):
             return
         question, (pair, second) = question_number(outcome.question), divmod(outcome.trial, 2)
-        half, other = _Half(bool(second), outcome.digest, _kind_of(outcome)), self._waiting.pop(question, pair)
+        half, other = _Half(bool(second), outcome.digest, _answer_kind(outcome)), self._waiting.pop(question, pair)
         if other is None:
             self._waiting.keep(question, pair, half)
             return
@@ -226,7 +226,7 @@ class AnswerPairs:
         """How many pairs there are."""
         return self.there.total()
 
-    def not_right(self) -> list[tuple[_Short, int]]:
+    def short_without_right(self) -> list[tuple[_Short, int]]:
         """Questions with short answers, none of which is right, and how many there are of each kind."""
         return [(kind, number) for kind, number in self.short.items() if number and not kind.right]
 
@@ -236,7 +236,7 @@ class AnswerPairs:
         return self.texts >= FREE * self.short.total()
 
 
-def _kind_of(outcome: StoredOutcome) -> _Kind:
+def _answer_kind(outcome: StoredOutcome) -> _Kind:
     """Properties in steps, each rounded so that a repeat seems more likely than it is."""
     bits = None if outcome.bits is None else min(outcome.bits, MOST_BITS)
     if bits is not None:
@@ -266,18 +266,20 @@ class _Bound(NamedTuple):
     surest: bool = False
 
 
-def repeated(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[RepeatsFound | None]:
+def find_repeats(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[RepeatsFound | None]:
     """For each model what is to be said; None: nothing is amiss, or it is not sampled."""
-    return [_found(model, pairs, drawn) for model in range(len(pairs))]
+    return [_judge_model(model, pairs, drawn) for model in range(len(pairs))]
 
 
-def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> RepeatsFound | None:
+def _judge_model(
+    model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]
+) -> RepeatsFound | None:
     mine, how = pairs[model], drawn[model]
     if how is None or not mine.agreed.total():
         return None
-    groups = [(mine.there[kind], p) for kind in mine.there if (p := _chance_of(kind, how)) is not None]
+    groups = [(mine.there[kind], p) for kind in mine.there if (p := _repeat_chance(kind, how)) is not None]
     known = sum(number for number, _ in groups)
-    agreed = sum(mine.agreed[kind] for kind in mine.there if _chance_of(kind, how) is not None)
+    agreed = sum(mine.agreed[kind] for kind in mine.there if _repeat_chance(kind, how) is not None)
     bounds = [_Bound([]), *_bounds_of_short(model, pairs, drawn)] if not mine.vary else [_Bound([])]
     judged = [(chance_of_agreement(groups + one.groups, agreed + _questions(one)), one) for one in bounds]
     chance, bound = min(judged, key=lambda one: one[0])
@@ -293,7 +295,7 @@ def _questions(bound: _Bound) -> int:
     return sum(number for number, _ in bound.groups)
 
 
-def _chance_of(kind: _Kind, how: SamplingFreedom) -> float | None:
+def _repeat_chance(kind: _Kind, how: SamplingFreedom) -> float | None:
     """The chance that an answer comes again by itself; None where that cannot be known."""
     if how.as_it_is and kind.bits is not None:
         return float(2.0**-kind.bits)
@@ -308,14 +310,14 @@ def _bounds_of_short(
 ) -> Iterator[_Bound]:
     """Bounds for the short answers of a model whose pairs all agree."""
     mine, how = pairs[model], drawn[model]
-    there = mine.not_right()
+    there = mine.short_without_right()
     if how is None or not there or any(kind.bits is not None for kind in mine.there if how.as_it_is):
         return  # nothing to go by, or log-probabilities, which say it themselves
     least = min(kind.pairs for kind, _ in there)
     shares = [
         (_share_alike(pairs[other], least), other)
         for other, drawn_so in enumerate(drawn)
-        if other != model and drawn_so is not None and _as_cold(drawn_so, how)
+        if other != model and drawn_so is not None and _is_as_cold(drawn_so, how)
     ]
     if known := [(share, other) for share, other in shares if share is not None]:
         share, other = max(known)
@@ -325,7 +327,7 @@ def _bounds_of_short(
         yield _Bound(each, surest=True)
 
 
-def _as_cold(other: SamplingFreedom, how: SamplingFreedom) -> bool:
+def _is_as_cold(other: SamplingFreedom, how: SamplingFreedom) -> bool:
     """As coldly as this, or more so: its answers come again at least as often."""
     return other.temperature <= how.temperature and (not how.cut or other.cut == how.cut)
 
@@ -341,7 +343,7 @@ def surest_again(size: int, temperature: float) -> float:
 
 def _share_alike(theirs: AnswerPairs, least: int) -> float | None:
     """The share of a model's questions of which so many pairs agree, at its upper limit; None: they are too few."""
-    enough = [(kind, number) for kind, number in theirs.not_right() if kind.pairs >= least]
+    enough = [(kind, number) for kind, number in theirs.short_without_right() if kind.pairs >= least]
     there = sum(number for _, number in enough)
     alike = sum(number * math.comb(kind.agreed, least) / math.comb(kind.pairs, least) for kind, number in enough)
     return _upper_limit(alike, there) if there >= LEAST_PAIRS else None
@@ -384,7 +386,7 @@ def _bounded(numbers: np.ndarray, chances: np.ndarray, agreed: int) -> float:
     return math.exp(min(0.0, float(numbers @ np.log1p(chances * math.expm1(low)) - low * agreed)))
 
 
-def said_of_repeats(found: RepeatsFound, names: Sequence[str]) -> str:
+def repeats_sentence(found: RepeatsFound, names: Sequence[str]) -> str:
     """A sentence about answers that repeat each other."""
     if found.chance is None:
         return (

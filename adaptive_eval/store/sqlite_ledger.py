@@ -87,7 +87,7 @@ class SqliteLedger:
             for (number,) in self.connection.execute(MISFORMED, (after,)):
                 raise damaged(self.directory, self.where, f"trials {number} is not as trials are written")
             for fault in database.disorder(self.connection, checksums.FEW if after else None):
-                raise damaged(self.directory, self.where, f"{fault}; {database.order_anew(self.directory)}")
+                raise damaged(self.directory, self.where, f"{fault}; {database.reindex_instructions(self.directory)}")
 
     def kept_sums(self) -> KeptSums | None:
         with database.explained(self.directory):

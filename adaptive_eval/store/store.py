@@ -18,7 +18,7 @@ from adaptive_eval.store.events.event import Change, Event
 from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import RunLedger
-from adaptive_eval.store.moving import AnswerMover, mover_of, sweep
+from adaptive_eval.store.moving import AnswerMover, open_mover, sweep
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     CellCount,
@@ -106,7 +106,7 @@ class Store:
         `patience` is how many seconds a commit waits for a database that is away.
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` where an extra is missing.
         """
-        _make(directory)
+        _make_directory(directory)
         _require_room(directory)
         with _locked(directory) as lock:
             address = whereabouts.ledger_of(directory)
@@ -122,12 +122,12 @@ class Store:
             connection = database.open_existing(directory) if resumed else database.create(directory)
             with closed_on_error(connection), database.explained(directory):
                 if not resumed:
-                    _fill(connection, header)
+                    _write_beginning(connection, header)
                     connection.execute("COMMIT")
                 if resumed:
                     SqliteLedger(directory, connection).require_intact()
                     sweep(directory, connection, answers)
-                mover = mover_of(directory, answers, header.name, connection)
+                mover = open_mover(directory, answers, header.name, connection)
                 store = cls(directory, SqliteLedger(directory, connection, lock, answers), mover)
                 return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
@@ -138,7 +138,7 @@ class Store:
             ledger.require_intact()
         else:
             with ledger.transaction() as writes:
-                _fill(writes, header)
+                _write_beginning(writes, header)
         store = cls(directory, ledger)
         return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
@@ -234,8 +234,8 @@ class Store:
             if header is not None:
                 if changes:
                     write_events(writes, [self._configured(changes)], time.time())
-                _mean(writes, header)
-                _ask(writes, header)
+                _update_meaning(writes, header)
+                _update_questions(writes, header)
                 insert_configuration(writes, header.configuration, time.time())
             write_events(writes, [event] if isinstance(event, Event) else event, time.time())
         self._configuration = self.reader.newest_configuration_id()
@@ -243,7 +243,7 @@ class Store:
     def complete_questions(self, header: RunHeader, batch: CommitBatch) -> None:
         """Have the questions say what was not known when the run began, with the events of a batch that tell of it."""
         with self._ledger.transaction() as writes:
-            _ask(writes, header)
+            _update_questions(writes, header)
             write_events(writes, batch.events, time.time())
             writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
 
@@ -381,7 +381,7 @@ def _locked(directory: Path) -> Iterator[RunLock]:
         raise
 
 
-def _make(directory: Path) -> None:
+def _make_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -423,17 +423,17 @@ def _is_incidental(name: str) -> bool:
     return name in (database.LOCK_FILE, whereabouts.POINTER_FILE) or name.startswith(".")
 
 
-def _fill(writes: LedgerWrites, header: RunHeader) -> None:
+def _write_beginning(writes: LedgerWrites, header: RunHeader) -> None:
     """Write what a run begins with."""
     write_run(writes, header, time.time())
     insert_models(writes, header.models)
     insert_questions(writes, header.questions)
 
 
-def _mean(writes: LedgerWrites, header: RunHeader) -> None:
+def _update_meaning(writes: LedgerWrites, header: RunHeader) -> None:
     writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
 
 
-def _ask(writes: LedgerWrites, header: RunHeader) -> None:
+def _update_questions(writes: LedgerWrites, header: RunHeader) -> None:
     bodies = ((dump_json(body), key) for key, body in header.questions.items())
     writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 import orjson
 
-from adaptive_eval.store.kept_sums import Counts, KeptSums, thinned, together
+from adaptive_eval.store.kept_sums import Counts, KeptSums, merge_sums, thin_out
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import AWAITS, WAITS, ReplicaSums, Spending
 from adaptive_eval.store.roster import Names, Roster
@@ -25,8 +25,8 @@ _PENDING = f"SELECT 1 FROM trials WHERE id > ? AND category IS NULL AND grader_e
 _KEEP = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def added(counts: Counts, cells: Iterable[Row]) -> Counts:
-    """With rows of (model, question, category, trials) added, by number; it is made larger where there are new ones."""
+def add_cells(counts: Counts, cells: Iterable[Row]) -> Counts:
+    """Add rows of (model, question, category, trials), by number; the array grows if there are new ones."""
     rows = iter(cells)
     while some := list(islice(rows, AT_ONCE)):
         *places, trials = np.array(some, dtype=np.int64).T
@@ -38,7 +38,7 @@ def added(counts: Counts, cells: Iterable[Row]) -> Counts:
     return counts
 
 
-def on_roster(
+def align_with_roster(
     counts: Counts, models: Mapping[str, int], questions: Mapping[str, int], roster: Roster, categories: int
 ) -> Counts:
     """The counts of a roster's models and questions, which are told by their numbers; what it has not is left out."""
@@ -74,8 +74,8 @@ def keep_sums(ledger: RunLedger) -> None:
             return
     ledger.make_room_for_sums()
     sums = sums_after(ledger, 0) if known is None else all_sums(ledger, known)
-    spending = thinned(all_spending(ledger, known, MOST_MOMENTS), MOST_MOMENTS)
-    counts = added(counts, ledger.stream(ledger.queries.graded, after))
+    spending = thin_out(all_spending(ledger, known, MOST_MOMENTS), MOST_MOMENTS)
+    counts = add_cells(counts, ledger.stream(ledger.queries.graded, after))
     told = [orjson.dumps(rows).decode() for rows in (list(map(tuple, sums)), spending)]
     trials, (models, questions, _) = sum(one.trials for one in sums), counts.shape
     with ledger.transaction() as writes:
@@ -87,12 +87,12 @@ def sums_after(ledger: RunLedger, trial: int) -> list[ReplicaSums]:
     """Sums of each replica after the trial with this number."""
     found: list[ReplicaSums] = []
     for after, until in _parts(ledger, trial):
-        found = together(found, list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, after, until))))
+        found = merge_sums(found, list(map(ReplicaSums._make, ledger.rows(ledger.queries.sums, after, until))))
     return found
 
 
 def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
-    """Trials beyond a number, from one to another: what it brings into groups together, a database sorts in memory."""
+    """Ranges of trials beyond a number, each small enough for a database to group it in memory."""
     ((last,),) = ledger.rows(_LAST)
     for first in range(after, last, SUMMED_EVERY):
         yield first, min(first + SUMMED_EVERY, last)
@@ -100,7 +100,7 @@ def _parts(ledger: RunLedger, after: int) -> Iterator[tuple[int, int]]:
 
 def all_sums(ledger: RunLedger, known: KeptSums) -> list[ReplicaSums]:
     """Sums of each replica: the stored ones with those of later trials."""
-    return together(known.sums(), sums_after(ledger, known.last))
+    return merge_sums(known.sums(), sums_after(ledger, known.last))
 
 
 def all_spending(ledger: RunLedger, known: KeptSums | None, steps: int) -> list[Spending]:

@@ -48,14 +48,14 @@ def kept_thresholds(section: RubricConfig, events: Sequence[Event]) -> Threshold
     return kept[-1] if kept else None
 
 
-def frozen_of(event: ThresholdsFrozen | None) -> FrozenThresholds:
+def thresholds_from_event(event: ThresholdsFrozen | None) -> FrozenThresholds:
     """Convert the event to thresholds; empty ones for None."""
     return FrozenThresholds() if event is None else FrozenThresholds(event.values, event.rest_on, event.medians)
 
 
 def kept_rubric(section: RubricConfig, events: Sequence[Event]) -> Rubric:
     """The rubric of a stored run, with its frozen thresholds."""
-    return open_rubric(section, frozen_of(kept_thresholds(section, events)))
+    return open_rubric(section, thresholds_from_event(kept_thresholds(section, events)))
 
 
 def frozen_event(

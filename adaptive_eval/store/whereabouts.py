@@ -132,26 +132,26 @@ def take(address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool
     return PostgresLedger.take(address, lock, patience, begin=begin)
 
 
-def names_in(address: LedgerAddress) -> list[str]:
+def run_names_in(address: LedgerAddress) -> list[str]:
     """The runs of a database."""
     return [one.name for one in _postgres().list_runs(address)]
 
 
 def runs_at(url: str) -> list[str]:
     """The runs of the database that a configuration names."""
-    return names_in(LedgerAddress.of(url))
+    return run_names_in(LedgerAddress.of(url))
 
 
 def require_reachable(path: Path) -> None:
     """Raise `StoreError` where a database cannot be opened, or has no such run."""
     address = address_of(path)
     if address is not None and address.run is None:
-        names_in(address)
+        run_names_in(address)
     elif address is not None:
         open_to_read(path).close()
 
 
-def moment_of(directory: Path) -> tuple[int, int, float, bool] | None:
+def database_moment(directory: Path) -> tuple[int, int, float, bool] | None:
     """Of a run in a database: its number, how many commits it has, when the last was or who writes it began, and
     whether somebody does; None where it has its ledger with it."""
     address = ledger_of(directory)
@@ -187,7 +187,7 @@ def runs_in(path: Path) -> dict[str, Path]:
     if holds_ledger(path):
         return {path.name: path}
     if (address := address_of(path)) is not None:
-        return {name: address.run_at(name).path for name in names_in(address)}
+        return {name: address.run_at(name).path for name in run_names_in(address)}
     try:
         found = sorted(path.iterdir())
     except OSError:  # it is not there yet, or no more

@@ -15,7 +15,7 @@ from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.open_files import are_out, is_spare, wanted_for
+from adaptive_eval.endpoints.open_files import is_out_of_files, is_spare, wanted_for
 
 OUT = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many open files in system")]
 
@@ -118,11 +118,11 @@ async def test_a_check_says_whose_trouble_it_is(endpoint: Opener, monkeypatch: p
 def test_what_says_that_files_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
     wrapped = RuntimeError("all attempts failed")
     wrapped.__cause__ = ExceptionGroup("attempts", [OSError(errno.ECONNREFUSED, "no"), OUT[1]])
-    assert all(map(are_out, [*OUT, wrapped]))
+    assert all(map(is_out_of_files, [*OUT, wrapped]))
     lookup = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-    assert not any(map(are_out, [lookup, OSError(errno.ECONNREFUSED, "no"), ValueError()]))
+    assert not any(map(is_out_of_files, [lookup, OSError(errno.ECONNREFUSED, "no"), ValueError()]))
     with allowed(next_number()):
-        assert are_out(lookup)
+        assert is_out_of_files(lookup)
 
 
 def test_the_last_files_are_not_for_connections() -> None:

@@ -81,7 +81,7 @@ def outcome(pieces: list[bytes]) -> object:
     try:
         for piece in pieces:
             reader.feed(piece)
-        return reader.instead() or reader.payload()
+        return reader.replacement() or reader.payload()
     except Failure as failure:
         return failure.kind, str(failure)
 
@@ -200,7 +200,7 @@ def test_a_stream_that_ends_too_early_is_no_answer() -> None:
 def test_an_error_in_the_stream_is_kept() -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(event([delta("4")]) + b'data: {"error": {"message": "engine died", "code": 500}}\n\n')
-    other = reader.instead()
+    other = reader.replacement()
     assert other is not None and b"engine died" in other
 
 
@@ -237,7 +237,7 @@ def test_strange_choices_break_nothing(choices: object) -> None:
 def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(told: bytes) -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(event([delta("4", reason="stop")]) + told)
-    other = reader.instead()
+    other = reader.replacement()
     assert other is not None and b"engine died" in other
     assert error_in(orjson.loads(other)) is not None
 
@@ -245,7 +245,7 @@ def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(told: bytes
 def test_an_event_of_another_name_is_no_error() -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(b"event: error_rate\n" + event([delta("4")]) + b"event: message\n" + event([delta("2", reason="stop")]))
-    assert reader.instead() is None
+    assert reader.replacement() is None
     assert reader.payload()["choices"][0]["message"] == {"content": "42"}
 
 
@@ -255,7 +255,7 @@ def test_a_response_that_is_no_stream_is_taken_whole(cut: int) -> None:
     reader = StreamReader(True, lambda: 0.0)
     for start in range(0, len(whole), cut):
         reader.feed(whole[start : start + cut])
-    assert orjson.loads(reader.instead() or b"") == orjson.loads(whole)
+    assert orjson.loads(reader.replacement() or b"") == orjson.loads(whole)
 
 
 def test_a_response_that_is_no_stream_has_an_end() -> None:

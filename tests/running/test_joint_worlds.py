@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from live_runs import ENDED, Site, stored
 
-from adaptive_eval.simulate.answering import question_rows, serial_in
+from adaptive_eval.simulate.answering import answer_serial, question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, schemata
 from adaptive_eval.store import RunReader, ThresholdsFrozen, events_of_kind
@@ -56,7 +56,7 @@ def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Si
     trials = stored(site)
     assert len(trials) >= 2 * 5 * 3
     for trial in trials:
-        serial = serial_in(trial.answer.text)
+        serial = answer_serial(trial.answer.text)
         assert serial is not None
         at = tuple(map(int, np.unravel_index(serial, population.words.shape)))
         signals, labels = trial.signals, population.labels[at]

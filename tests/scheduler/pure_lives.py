@@ -26,7 +26,7 @@ from adaptive_eval.graders.types import Grade, answer_facts
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import in_vain, record_of, regrade_of, waiting_record
 from adaptive_eval.scheduler.ledger import lose_entered
-from adaptive_eval.scheduler.mending import to_be_asked_again
+from adaptive_eval.scheduler.mending import trials_to_ask_again
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.state import RunState, committed_records, stored_records
 from adaptive_eval.scheduler.trial_queues import TrialQueues
@@ -355,7 +355,7 @@ class Start:
         if disk.log:
             disk.commit(CommitBatch(events=[RunResumed()]))
         self.moment()
-        for name, keys in to_be_asked_again(disk).items():  # type: ignore[arg-type]
+        for name, keys in trials_to_ask_again(disk).items():  # type: ignore[arg-type]
             if name in self.models:
                 for key in keys:
                     del disk.rows[name, *key]

@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_eval.cli.simulate import _true_scores
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.simulate.answering import Respondent, right_answer, serial_in
+from adaptive_eval.simulate.answering import Respondent, answer_serial, right_answer
 from adaptive_eval.simulate.choices import cut_short, logprobs_of, prompt_logprobs_of
 from adaptive_eval.simulate.judging import KnowingVerifier
 from adaptive_eval.simulate.populations import SHORTEST
@@ -57,7 +57,7 @@ def test_an_answer_is_written_as_it_was_drawn() -> None:
     for seed in range(400):
         drawn = respondent.answer("model-02", "q3", seed)
         assert drawn == respondent.answer("model-02", "q3", seed)
-        serial = serial_in(drawn.text)
+        serial = answer_serial(drawn.text)
         assert serial is not None
         model, question, number = map(int, np.unravel_index(serial, POPULATION.words.shape))
         assert (model, question) == (1, 2)
@@ -76,7 +76,7 @@ def test_an_answer_is_written_as_it_was_drawn() -> None:
 
 def test_answers_are_as_likely_as_each_other() -> None:
     respondent, draws = Respondent(SMALL, 4), 5_000
-    serials = [serial_in(respondent.answer("model-01", "q1", seed).text) for seed in range(draws)]
+    serials = [answer_serial(respondent.answer("model-01", "q1", seed).text) for seed in range(draws)]
     counts = np.bincount(np.array(serials, dtype=int), minlength=POPULATION.each)
     expected = draws / POPULATION.each
     assert ((counts - expected) ** 2 / expected).sum() < 56, "chi-squared of 24 degrees of freedom, at 0.0003"

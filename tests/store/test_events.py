@@ -65,7 +65,7 @@ from adaptive_eval.store import (
     VerdictsAsked,
     VerdictsWasted,
     event_of,
-    since_the_start,
+    events_since_start,
 )
 from adaptive_eval.store.events import CLASSES
 
@@ -362,5 +362,5 @@ def test_a_damaged_event_is_told_with_the_run(open_store: Callable[[], Store], d
 
 def test_a_start_begins_anew() -> None:
     events = [RunStarted(), RunStopped(), RunResumed(4), RunFinished(Reason.BUDGET)]
-    assert since_the_start(events) == events[2:]
-    assert since_the_start(events[1:2]) == events[1:2]
+    assert events_since_start(events) == events[2:]
+    assert events_since_start(events[1:2]) == events[1:2]

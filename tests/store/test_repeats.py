@@ -18,8 +18,8 @@ from adaptive_eval.store.repeats import (
     RepeatsFound,
     SamplingFreedom,
     chance_of_agreement,
-    repeated,
-    said_of_repeats,
+    find_repeats,
+    repeats_sentence,
     surest_again,
 )
 
@@ -80,16 +80,16 @@ def test_many_pairs_are_judged_no_more_boldly_than_a_few() -> None:
 
 @pytest.mark.parametrize("how", [WARM, HOT, SamplingFreedom(0.5, False)])
 def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: SamplingFreedom) -> None:
-    (found,) = repeated([pairs_of(stuck, size=900)], [how])
+    (found,) = find_repeats([pairs_of(stuck, size=900)], [how])
     assert found is not None and found.chance is not None and found.chance < 1e-6
     assert (found.pairs, found.agreed) == (120, 120)
-    assert repeated([pairs_of(free, size=900)], [how]) == [None]
-    assert repeated([pairs_of(stuck, size=900)], [None]) == [None], "the likeliest answer was asked for"
+    assert find_repeats([pairs_of(free, size=900)], [how]) == [None]
+    assert find_repeats([pairs_of(stuck, size=900)], [None]) == [None], "the likeliest answer was asked for"
 
 
 def test_a_cache_that_serves_some_is_found() -> None:
     some = pairs_of(lambda question, trial: trial // 2 if question < 6 else trial, size=1024)
-    (found,) = repeated([some], [SamplingFreedom(1.0, False)])
+    (found,) = find_repeats([some], [SamplingFreedom(1.0, False)])
     assert found is not None and (found.agreed, found.pairs) == (24, 120)
 
 
@@ -99,8 +99,8 @@ def test_letters_of_a_choice_raise_no_alarm(p: float, seed: int) -> None:
     """Whoever else there is, and however sure the model is of what is right."""
     others = [pairs_of(letters(q, seed + 100)) for q in (0.5, 0.9)]
     sure = pairs_of(letters(p, seed), right=True)
-    assert not any(map(alarmed, repeated([sure, *others], [WARM] * 3)))
-    assert not any(map(alarmed, repeated([pairs_of(letters(p, seed))], [WARM])))
+    assert not any(map(alarmed, find_repeats([sure, *others], [WARM] * 3)))
+    assert not any(map(alarmed, find_repeats([pairs_of(letters(p, seed))], [WARM])))
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.99])
@@ -114,20 +114,20 @@ def test_letters_are_judged_by_their_log_probabilities(p: float) -> None:
             likely = rng.random() < p
             told = bits if likely else -float(np.log2(1.0 - p))
             drawn.add(StoredOutcome("m", f"q{question}", trial, 0, Cost(), "", int(likely), 1, None, None, told))
-        assert repeated([drawn], [HOT]) == [None] or p == 0.99
-        assert not any(map(alarmed, repeated([drawn], [HOT])))
-    (found,) = repeated([pairs_of(stuck, bits=bits)], [HOT])
+        assert find_repeats([drawn], [HOT]) == [None] or p == 0.99
+        assert not any(map(alarmed, find_repeats([drawn], [HOT])))
+    (found,) = find_repeats([pairs_of(stuck, bits=bits)], [HOT])
     assert alarmed(found) == (p < 0.95)
-    (cold,) = repeated([pairs_of(stuck, bits=bits)], [WARM])
+    (cold,) = find_repeats([pairs_of(stuck, bits=bits)], [WARM])
     assert cold is not None and cold.chance is None, "drawn more coldly than the log-probabilities say"
 
 
 def test_short_answers_that_are_not_right_are_judged_beside_the_most_certain_other_model() -> None:
     pairs = [pairs_of(stuck), pairs_of(letters(0.6)), pairs_of(letters(0.9))]
-    found = repeated(pairs, [WARM] * 3)
+    found = find_repeats(pairs, [WARM] * 3)
     assert found[1:] == [None, None]
     assert found[0] is not None and found[0].chance is not None and found[0].chance <= ALARMING and found[0].beside == 2
-    told = said_of_repeats(found[0], ["ada", "bob", "cyd"])
+    told = repeats_sentence(found[0], ["ada", "bob", "cyd"])
     assert "120 of 120 pairs" in told and "were it as sure of itself as cyd" in told
 
 
@@ -139,11 +139,11 @@ def test_short_answers_that_are_not_right_are_judged_beside_the_most_certain_oth
 def test_where_nothing_can_be_said_that_is_said(
     others: Sequence[Texts], drawn: Sequence[SamplingFreedom | None]
 ) -> None:
-    found = repeated([pairs_of(stuck), *map(pairs_of, others)], [WARM, *drawn])[0]
+    found = find_repeats([pairs_of(stuck), *map(pairs_of, others)], [WARM, *drawn])[0]
     assert found == RepeatsFound(120, 120, None)
-    assert "nobody can tell" in said_of_repeats(found, ["m"])
+    assert "nobody can tell" in repeats_sentence(found, ["m"])
     few = pairs_of(stuck, questions=2, trials=8)
-    assert repeated([few], [WARM]) == [None]
+    assert find_repeats([few], [WARM]) == [None]
 
 
 def test_pairs_are_disjoint_and_of_one_question() -> None:
@@ -187,7 +187,7 @@ def share_alarmed(rng: np.random.Generator, groups: int, mixed: bool) -> float:
         questions, temperature = int(rng.choice([15, 30, 100])), float(rng.choice([0.5, 0.6, 0.8, 1.0]))
         sure = rng.choice(list(SURENESS), 3) if mixed else [rng.choice(list(SURENESS))] * 3
         pairs = [sampled(rng, str(one), questions, temperature) for one in sure]
-        alarms += sum(map(alarmed, repeated(pairs, [SamplingFreedom(temperature, False)] * 3)))
+        alarms += sum(map(alarmed, find_repeats(pairs, [SamplingFreedom(temperature, False)] * 3)))
     return alarms / (3 * groups)
 
 
@@ -220,13 +220,13 @@ def test_a_model_that_is_alone_is_not_taken_for_surer_than_it_may_be(sure: str, 
 def test_a_cache_is_found_by_short_answers_once_there_are_enough(size: int, temperature: float, enough: int) -> None:
     """Answers of 1 to 50 tokens that are not right, of a model beside which there is no other."""
     how = SamplingFreedom(temperature, False)
-    (found,) = repeated([pairs_of(stuck, enough, 4, size=size)], [how])
+    (found,) = find_repeats([pairs_of(stuck, enough, 4, size=size)], [how])
     assert found is not None and found.surest and found.chance is not None and found.chance <= ALARMING
-    assert "were it so sure that 90% of its pairs agree" in said_of_repeats(found, ["m"])
-    assert not any(map(alarmed, repeated([pairs_of(stuck, enough - 1, 4, size=size)], [how])))
-    assert not any(map(alarmed, repeated([pairs_of(stuck, 300, 4, size=size, right=True)], [how])))
+    assert "were it so sure that 90% of its pairs agree" in repeats_sentence(found, ["m"])
+    assert not any(map(alarmed, find_repeats([pairs_of(stuck, enough - 1, 4, size=size)], [how])))
+    assert not any(map(alarmed, find_repeats([pairs_of(stuck, 300, 4, size=size, right=True)], [how])))
     cut = how._replace(cut="top_p 0.95")
-    assert not any(map(alarmed, repeated([pairs_of(stuck, enough, 4, size=size)], [cut])))
+    assert not any(map(alarmed, find_repeats([pairs_of(stuck, enough, 4, size=size)], [cut])))
 
 
 def test_the_length_of_a_choice_says_nothing() -> None:
@@ -234,8 +234,8 @@ def test_the_length_of_a_choice_says_nothing() -> None:
     choices = AnswerPairs()
     for question, trial in itertools.product(range(40), range(4)):
         choices.add(StoredOutcome("m", f"q{question}", trial, 0, Cost(), "", question % 4, 160, False, True))
-    assert not any(map(alarmed, repeated([choices], [HOT])))
-    assert any(map(alarmed, repeated([pairs_of(stuck, 40, 4, size=160)], [HOT])))
+    assert not any(map(alarmed, find_repeats([choices], [HOT])))
+    assert any(map(alarmed, find_repeats([pairs_of(stuck, 40, 4, size=160)], [HOT])))
 
 
 @pytest.mark.parametrize("size", [4, 40, 199])
@@ -243,7 +243,7 @@ def test_a_cache_beside_honest_servers_is_found(size: int) -> None:
     rng, found = np.random.default_rng(8), 0
     for _ in range(20):
         honest = [sampled(rng, sure, 30, 0.6, size) for sure in ("of few", "of few")]
-        told = repeated([pairs_of(stuck, 30, 4, size=size), *honest], [WARM] * 3)
+        told = find_repeats([pairs_of(stuck, 30, 4, size=size), *honest], [WARM] * 3)
         found += alarmed(told[0])
         assert not any(map(alarmed, told[1:]))
     assert found >= 10
@@ -257,20 +257,20 @@ def test_questions_of_which_a_model_is_sure_count_once() -> None:
         sure = rng.random(questions) < 0.7
         return lambda question, trial: 0 if sure[question] else rng.integers(2)
 
-    assert not any(map(alarmed, repeated([pairs_of(stuck, 12, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)))
-    assert alarmed(repeated([pairs_of(stuck, 60, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)[0])
+    assert not any(map(alarmed, find_repeats([pairs_of(stuck, 12, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)))
+    assert alarmed(find_repeats([pairs_of(stuck, 60, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)[0])
 
 
 def test_pairs_that_differ_from_each_other_show_that_a_model_is_sampled() -> None:
-    (found,) = repeated([pairs_of(lambda question, trial: trial // 2, 100, 4)], [SamplingFreedom(1.0, False)])
+    (found,) = find_repeats([pairs_of(lambda question, trial: trial // 2, 100, 4)], [SamplingFreedom(1.0, False)])
     assert found is None
 
 
 def test_another_model_is_no_measure_where_it_is_cut_otherwise() -> None:
     pairs = [pairs_of(stuck), pairs_of(letters(0.6))]
     mine, same, other = (WARM._replace(cut=cut) for cut in ("top_p 0.9", "top_p 0.9", "top_p 1.0"))
-    assert alarmed(repeated(pairs, [mine, same])[0]) and alarmed(repeated(pairs, [WARM, same])[0])
-    assert not alarmed(repeated(pairs, [mine, other])[0])
+    assert alarmed(find_repeats(pairs, [mine, same])[0]) and alarmed(find_repeats(pairs, [WARM, same])[0])
+    assert not alarmed(find_repeats(pairs, [mine, other])[0])
 
 
 @pytest.mark.parametrize(

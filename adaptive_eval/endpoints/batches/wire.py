@@ -14,7 +14,7 @@ import httpx2
 import orjson
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.client import as_failures, request_headers, when_unauthorized
+from adaptive_eval.endpoints.client import raising_failures, request_headers, when_unauthorized
 from adaptive_eval.endpoints.failures import (
     READ,
     Failure,
@@ -25,7 +25,7 @@ from adaptive_eval.endpoints.failures import (
     signal_of_error,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
-from adaptive_eval.endpoints.posting import httpx_time_outs
+from adaptive_eval.endpoints.posting import httpx_timeouts
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
 from adaptive_eval.endpoints.server_access import ServerAccess
@@ -186,9 +186,9 @@ class BatchWire:
             data=data,
             files=files,
             headers=None if content is None else {"Content-Type": "application/json"},
-            extensions={"timeout": httpx_time_outs(limit), MOST_BYTES: most},
+            extensions={"timeout": httpx_timeouts(limit), MOST_BYTES: most},
         )
-        with as_failures(self.secrets, limit):
+        with raising_failures(self.secrets, limit):
             async with asyncio.timeout(limit):
                 response = await http.send(request)
         self._require_success(response.status_code, response.content, response.headers)
@@ -198,9 +198,9 @@ class BatchWire:
         request = self._http.build_request(
             "GET",
             self._root + path,
-            extensions={"timeout": httpx_time_outs(TRANSFER_SECONDS), MOST_BYTES: RESULT_BYTES},
+            extensions={"timeout": httpx_timeouts(TRANSFER_SECONDS), MOST_BYTES: RESULT_BYTES},
         )
-        with as_failures(self.secrets, TRANSFER_SECONDS):
+        with raising_failures(self.secrets, TRANSFER_SECONDS):
             async with asyncio.timeout(TRANSFER_SECONDS):
                 response = await self._http.send(request, stream=True)
                 try:

@@ -19,7 +19,7 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
 from adaptive_eval.show.summary import WIDEST_NAME, findings
 from adaptive_eval.show.text import count, fit_columns
-from adaptive_eval.store import is_held, since_the_start
+from adaptive_eval.store import events_since_start, is_held
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.whereabouts import holds_ledger
 
@@ -125,7 +125,7 @@ class _Shown:
         """Tell the display what it does not know yet."""
         if self._feed.models != self._models:
             raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
-        looks, events = self._feed.sums.looks, since_the_start(self._feed.sums.events)
+        looks, events = self._feed.sums.looks, events_since_start(self._feed.sums.events)
         for event in events[self._events :]:
             self._display.happened(event)
         if new := looks[self._looks :]:

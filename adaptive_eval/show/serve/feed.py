@@ -30,7 +30,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.address import is_address
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
-from adaptive_eval.store.whereabouts import moment_of
+from adaptive_eval.store.whereabouts import database_moment
 
 TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock leave the same time, so what was just changed is read again."""
@@ -53,7 +53,7 @@ class FileMark(NamedTuple):
     @classmethod
     def of(cls, directory: Path) -> Self:
         """Stat the files of a run."""
-        if (moment := moment_of(directory)) is not None:
+        if (moment := database_moment(directory)) is not None:
             run, commits, committed, running = moment
             kept, results = (run, commits, 0), _stamp(directory / RESULTS_FILE)
             return cls(kept, NO_FILE, results, NO_FILE, running, committed)

@@ -16,7 +16,7 @@ from adaptive_eval.record.lines import minute, safe_line
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
-from adaptive_eval.store.address import whole_path
+from adaptive_eval.store.address import absolute_path
 from adaptive_eval.store.looks import NamedLook, read_look
 from adaptive_eval.store.whereabouts import holds_ledger, runs_in
 
@@ -56,7 +56,7 @@ class RunsFolder:
     """A directory that is a run, or has runs in it; looked into anew each time, since runs come and go."""
 
     def __init__(self, path: Path) -> None:
-        self.path = whole_path(path)
+        self.path = absolute_path(path)
         self._briefs: dict[str, tuple[FileMark, RunBrief]] = {}
 
     @property

@@ -14,7 +14,7 @@ from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status, closest_comparison, standings, used_caps
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, since_the_start
+from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, events_since_start
 from adaptive_eval.store.pending import pending_batches
 
 
@@ -73,7 +73,7 @@ def _spent(feed: Feed) -> Spending:
 def _traffic(feed: Feed) -> CurrentTraffic:
     replicas = {(model.name, url) for model in feed.stored.config.models for url in model.replicas}
     lost: set[tuple[str, str]] = set()
-    for event in since_the_start(feed.sums.events):
+    for event in events_since_start(feed.sums.events):
         match event:
             case ReplicaLost(model=model, replica=replica):
                 lost.add((model, replica))

@@ -56,7 +56,7 @@ def was_waited_for(events: Sequence[Event], model: str) -> bool:
     return len(ends) + 1 == len(events_of_kind(events, RunBegun))
 
 
-def since_the_start(events: Sequence[Event]) -> Sequence[Event]:
+def events_since_start(events: Sequence[Event]) -> Sequence[Event]:
     """What has happened since the run was last begun or resumed."""
     starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
     return events[max(starts, default=0) :]

@@ -54,10 +54,10 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def wait(self, gen: Generator[Any, Any, Returned], *args: Any, **kwargs: Any) -> Returned:
         """Carry a statement on until it is done, or the database has been silent for too long."""
-        return super().wait(_not_for_ever(gen, self.silent_seconds), *args, **kwargs)
+        return super().wait(_with_deadline(gen, self.silent_seconds), *args, **kwargs)
 
 
-def _not_for_ever(gen: Generator[Any, Any, Returned], seconds: float) -> Generator[Any, Any, Returned]:
+def _with_deadline(gen: Generator[Any, Any, Returned], seconds: float) -> Generator[Any, Any, Returned]:
     """The steps of a generator, each of which is given so many seconds."""
     deadline = time.monotonic() + seconds
     try:
@@ -128,7 +128,7 @@ def explained(where: str) -> Iterator[None]:
 
 
 def _explanation(error: psycopg.Error, where: str) -> StoreError:
-    state, said = error.sqlstate or "", _without_password(_in_one_line(str(error)))
+    state, said = error.sqlstate or "", _without_password(_single_line(str(error)))
     if state in _FULL:
         return StoreFull(
             f"{where}: the disk of the database is full ({said}). {KEPT}: have room made there and run the same command"
@@ -153,7 +153,7 @@ def _is_passing(said: str) -> bool:
     return not any(word in said for word in ("password", "no pg_hba.conf", "does not exist", "certificate", "SSL"))
 
 
-def _in_one_line(text: str) -> str:
+def _single_line(text: str) -> str:
     """What PostgreSQL says, without the question that its library asks below a connection that failed."""
     lines = [" ".join(line.split()) for line in text.removeprefix("connection failed: ").splitlines()]
     return " ".join(line for line in lines if line and not line.endswith("?"))

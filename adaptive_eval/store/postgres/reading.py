@@ -54,12 +54,12 @@ class RunRow(NamedTuple):
 
 
 @cache
-def asked(query: str) -> bytes:
+def as_psycopg_statement(query: str) -> bytes:
     """A statement as psycopg has it: it writes `%s` for a value."""
     return query.replace("?", "%s").encode()
 
 
-def version_of(connection: PatientConnection, address: LedgerAddress) -> int:
+def shared_version(connection: PatientConnection, address: LedgerAddress) -> int:
     """Of what the runs share, 0 where there is nothing yet; raises `StoreError` where it is a newer one than ours."""
     ((there,),) = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{SHARED}.versions"])
     if not there:
@@ -76,7 +76,7 @@ def version_of(connection: PatientConnection, address: LedgerAddress) -> int:
 def list_runs(address: LedgerAddress) -> list[RunRow]:
     """Every run of a database, by name; none where none was ever begun there."""
     with closing(connect(address, read_only=True)) as connection, explained(str(address.whole_database)):
-        if not version_of(connection, address):
+        if not shared_version(connection, address):
             return []
         return [RunRow(*row) for row in connection.execute(f"{_RUNS} ORDER BY name".encode())]
 
@@ -89,7 +89,7 @@ def find_run(address: LedgerAddress) -> RunRow | None:
 
 def found_in(connection: PatientConnection, address: LedgerAddress) -> RunRow | None:
     """The run at an address, over a connection that is there."""
-    if not version_of(connection, address):
+    if not shared_version(connection, address):
         return None
     rows = connection.execute(f"{_RUNS} WHERE name = %s".encode(), [address.run]).fetchall()
     return RunRow(*rows[0]) if rows else None
@@ -167,7 +167,7 @@ class PostgresReading:
     def rows(self, query: str, *values: object) -> Iterator[Row]:
         """What a query finds."""
         with explained(self.where):
-            found = self.connection.execute(asked(query), values or None).fetchall()
+            found = self.connection.execute(as_psycopg_statement(query), values or None).fetchall()
         yield from found
 
     def stream(self, query: str, *values: object) -> Iterator[Row]:
@@ -179,7 +179,7 @@ class PostgresReading:
             cursor = connection.cursor(f"stream_{self._streams}", withhold=not in_transaction(connection))
             cursor.itersize = AT_ONCE
             with cursor:
-                cursor.execute(asked(query), values or None)
+                cursor.execute(as_psycopg_statement(query), values or None)
                 yield from cursor
 
     @contextmanager

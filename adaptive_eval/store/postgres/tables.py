@@ -112,7 +112,7 @@ def schema_of(run: int) -> str:
     return f"{SHARED}_{run}"
 
 
-def beginning_of(run: int) -> list[str]:
+def creation_steps(run: int) -> list[str]:
     """The tables of a run that begins, in the version of today."""
     made = [f"CREATE SCHEMA {schema_of(run)}", f"SET LOCAL search_path TO {schema_of(run)}"]
     return [*made, *(statement for step in RUN_STEPS for statement in step)]

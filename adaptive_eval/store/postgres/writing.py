@@ -32,17 +32,17 @@ from adaptive_eval.store.postgres.connection import (
 from adaptive_eval.store.postgres.reading import (
     PostgresReading,
     RunRow,
-    asked,
+    as_psycopg_statement,
     found_in,
     require_version,
-    version_of,
+    shared_version,
 )
 from adaptive_eval.store.postgres.tables import (
     LOCKS,
     RUN_STEPS,
     SHARED,
     SHARED_STEPS,
-    beginning_of,
+    creation_steps,
     run_step,
     schema_of,
     shared_step,
@@ -146,13 +146,13 @@ class PostgresLedger(PostgresReading):
             ((self._run,),) = connection.execute(
                 f"INSERT INTO {SHARED}.runs (name, version, created, changed, commits, writer, who, since) "
                 "VALUES (%s, %s, %s, %s, 0, %s, %s, %s) RETURNING id".encode(),
-                [self.address.run, len(RUN_STEPS), now, now, self._writer, _me(), now],
+                [self.address.run, len(RUN_STEPS), now, now, self._writer, _writer_words(), now],
             )
         except psycopg.errors.UniqueViolation as error:
             raise RunLocked(
                 f"{self.address} was begun by another process just now; run the same command again"
             ) from error
-        for statement in beginning_of(self._run):
+        for statement in creation_steps(self._run):
             connection.execute(statement.encode())
         connection.execute(f"SET search_path TO {schema_of(self._run)}".encode())
         self._lock(self._run)
@@ -163,10 +163,10 @@ class PostgresLedger(PostgresReading):
         self._run = found.id
         self._lock(found.id)
         for version in range(found.version + 1, len(RUN_STEPS) + 1):
-            _in_one(connection, run_step(found.id, version))
+            _run_atomically(connection, run_step(found.id, version))
         ((self._commits,),) = connection.execute(
             f"UPDATE {SHARED}.runs SET writer = %s, who = %s, since = %s WHERE id = %s RETURNING commits".encode(),
-            [self._writer, _me(), time.time(), found.id],
+            [self._writer, _writer_words(), time.time(), found.id],
         )
         connection.execute(f"SET search_path TO {schema_of(found.id)}".encode())
 
@@ -210,7 +210,7 @@ class PostgresLedger(PostgresReading):
                 raised = connection.execute(_RAISE, [time.time(), self._run, self._writer, self._commits])
                 last = connection.execute(_LAST_TRIAL)
             if raised.rowcount != 1:
-                raise self._taken()
+                raise self._taken_over()
             ((number,),) = last.fetchall()
             for trials, group in groupby(statements, lambda one: one.text == INSERT_TRIAL):
                 if trials:
@@ -218,7 +218,7 @@ class PostgresLedger(PostgresReading):
                     continue
                 with connection.pipeline():
                     for text, rows in group:
-                        connection.cursor().executemany(asked(text), rows)
+                        connection.cursor().executemany(as_psycopg_statement(text), rows)
             connection.execute("COMMIT")
         except BaseException:
             with suppress(psycopg.Error):
@@ -262,7 +262,7 @@ class PostgresLedger(PostgresReading):
         query = f"SELECT commits FROM {SHARED}.runs WHERE id = %s AND writer = %s".encode()
         rows = connection.execute(query, [self._run, self._writer]).fetchall()
         if not rows:
-            raise self._taken()
+            raise self._taken_over()
         return int(rows[0][0])
 
     def _end_own_backend(self, connection: PatientConnection) -> None:
@@ -274,7 +274,7 @@ class PostgresLedger(PostgresReading):
             [LOCKS, self._run, self._backend],
         )
 
-    def _taken(self) -> RunLocked:
+    def _taken_over(self) -> RunLocked:
         return RunLocked(
             f"{self.address} was taken up by another process while the database was away. What this one has committed "
             "is intact, and it ends here: two processes cannot write one run"
@@ -283,17 +283,17 @@ class PostgresLedger(PostgresReading):
 
 def _bring_up_to_date(connection: PatientConnection, address: LedgerAddress) -> None:
     """Take the steps to our version of what the runs share, one process at a time."""
-    if version_of(connection, address) == len(SHARED_STEPS):
+    if shared_version(connection, address) == len(SHARED_STEPS):
         return
     connection.execute("SELECT pg_advisory_lock(%s, 0)", [LOCKS])
     try:
-        for version in range(version_of(connection, address) + 1, len(SHARED_STEPS) + 1):
-            _in_one(connection, shared_step(version))
+        for version in range(shared_version(connection, address) + 1, len(SHARED_STEPS) + 1):
+            _run_atomically(connection, shared_step(version))
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s, 0)", [LOCKS])
 
 
-def _in_one(connection: PatientConnection, statements: Sequence[str]) -> None:
+def _run_atomically(connection: PatientConnection, statements: Sequence[str]) -> None:
     """The statements as one, which is done whole or not at all."""
     with connection.transaction():
         for statement in statements:
@@ -309,6 +309,6 @@ def _as_bytes(text: object) -> object:
     return PLAIN + text.encode() if isinstance(text, str) else text
 
 
-def _me() -> str:
+def _writer_words() -> str:
     since = datetime.now(UTC).isoformat("T", "seconds")
     return f"process {os.getpid()} on {socket.gethostname()} since {since}"
