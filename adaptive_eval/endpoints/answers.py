@@ -228,7 +228,7 @@ class _Draft(NamedTuple):
 
     @property
     def length(self) -> int:
-        """In bytes."""
+        """Length in bytes."""
         return _bytes(self.text) + _bytes(self.reasoning or "")
 
 

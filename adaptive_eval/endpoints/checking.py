@@ -17,7 +17,7 @@ CHECK_SECONDS = 60.0
 async def check_server(
     url: str, ask: Callable[[str], Awaitable[ReplicaHealth]], sleep: Callable[[float], Awaitable[None]]
 ) -> ReplicaHealth:
-    """What comes of asking a server once, or twice where it refuses or fails: one such answer alone says little.
+    """Ask a server once, or twice if it refuses or fails: one such answer alone says little.
 
     A server that cannot be reached is not asked twice: a run does not wait for it either.
     """

@@ -42,7 +42,7 @@ SHOWN_OF_A_BODY = 200
 
 
 class Reply(NamedTuple):
-    """What a server said to one request."""
+    """A server's reply to one request."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,7 +71,7 @@ class Caller(Protocol):
         ...
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """None for a sign of life, else what is wrong; raises `Failure` where that cannot be found out."""
+        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if neither is known."""
         ...
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
@@ -119,7 +119,7 @@ def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str
 
 
 def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
-    """What to do about a 401, by what was sent."""
+    """Instructions for a 401, by what was sent."""
     if config.auth is not None:
         return f"what {config.auth} signed was refused: check it"
     if "authorization" in {name.lower() for name in headers}:
@@ -212,7 +212,7 @@ class HttpCaller:
 
 
 def probe_trouble(failure: Failure) -> ProbeTrouble:
-    """What is wrong with a server that gave no sign of life; raises what says nothing of it."""
+    """Convert a failed probe into the trouble of its server; re-raises a failure that is not the server's."""
     if failure.kind is FailureKind.OUT_OF_FILES:
         raise failure
     return ProbeTrouble(str(failure), silent=failure.kind is FailureKind.TIMED_OUT)
@@ -246,7 +246,7 @@ def _feed(reader: StreamReader, part: bytes, pulse: LastHeard | None) -> None:
 def reply_of(
     came: Incoming, body: bytes, reader: StreamReader | None, begun: float, ended: float, secrets: tuple[str, ...]
 ) -> Reply:
-    """What was said, once all of it is read; `body` is what no reader was given."""
+    """Build the reply when all of it is read; `body` is the part that no reader was given."""
     latency = ended - begun
     if reader is not None and is_success(came.status):
         other = reader.replacement()
@@ -262,7 +262,7 @@ def reply_of(
 
 @contextmanager
 def raising_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
-    """Raises a `Failure` for what breaks on the way to a server and back."""
+    """Raise a `Failure` for every error on the way to a server and back."""
     try:
         yield
     except (TimeoutError, httpx2.HTTPError) as error:
@@ -270,7 +270,7 @@ def raising_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
 
 
 def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...], limit: float) -> Failure:
-    """What broke on the way to a server and back, or took longer than so many seconds."""
+    """Convert an error on the way to a server and back; `limit` is its time limit in seconds."""
     if isinstance(error, TimeoutError):
         return Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s")
     kind = FailureKind.RESET
@@ -293,7 +293,7 @@ OTHER_NAMES = frozenset({62, 64})
 
 
 def _untrusted(error: BaseException | None) -> str | None:
-    """What to do about a certificate that is not trusted, which is none of the server's failures."""
+    """Instructions for a certificate that is not trusted; None for any other error."""
     for _ in range(8):  # the SDK raises causes again, so that they may go in circles
         if error is None or isinstance(error, ssl.SSLCertVerificationError):
             break

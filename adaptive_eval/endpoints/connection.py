@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         return parser
 
     async def body(self) -> AsyncIterator[bytes]:
-        """What has come since, until the response is complete."""
+        """Yield the pieces of the body until the response is complete."""
         assert self._parser is not None
         while True:
             if self._chunks:
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._waiter.set_exception(error)
 
     def _expire(self) -> None:
-        """Nothing may have come for as long as is allowed."""
+        """End the request if nothing has come for as long as is allowed."""
         assert self._silence is not None
         due = self._heard_at + self._silence
         if self._loop.time() < due:

@@ -323,7 +323,7 @@ class ModelEndpoint:
         return answers
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
-        """What becomes of a request that was refused: it is sent again, unless that is believed."""
+        """The failure of a refused request, which is sent again unless the refusal is believed."""
         self._traffic.failed(FailureKind.REFUSED, refusal)
         request.refusal = refusal
         if request.may_be_mended(refusal, self._streaming is not None):
@@ -332,7 +332,7 @@ class ModelEndpoint:
         return Refused(refusal, self._doubts.refused(replica, refusal, sent_at, pending))
 
     def _on_interrupted(self, request: AttemptedRequest, replica: Replica, pulse: LastHeard) -> Failure:
-        """What ended an attempt from outside: it was overdue, or its replica is dead."""
+        """The failure of an attempt that was ended from outside: it was overdue, or its replica is dead."""
         self._count_lost(request)
         if pulse.overdue is None:
             request.ended += 1
@@ -350,7 +350,7 @@ class ModelEndpoint:
         request.lost = True
 
     def _learn(self, answers: list[Answer], reply: Reply, pulse: LastHeard, now: float) -> None:
-        """What an answer took, and whether its server can stream."""
+        """Learn how long answers take, and whether the server can stream."""
         if reply.status == 200:
             self._times.answered(max([answer.completion_tokens for answer in answers]), pulse, now)
         if pulse.first_at is not None:
@@ -406,7 +406,7 @@ class ModelEndpoint:
             self._pacer.correct(expected, prompt + completion)
 
     def _on_unsent(self, request: AttemptedRequest, replica: Replica, sent_at: float) -> None:
-        """There was no connection for a request, which is nobody's failure but this machine's: ask for less."""
+        """Send fewer requests at a time: this machine had no connection for one."""
         request.attempts -= 1
         self._traffic.requests -= 1
         replica.window.refused(sent_at, self._clock())
@@ -469,7 +469,7 @@ class ModelEndpoint:
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:
-    """Ask before what was lost is asked for once more; raises `NotAskedAgain`."""
+    """Raise `NotAskedAgain` if the budget forbids to repeat a lost request."""
     if request.lost and request.again is not None and not await request.again():
         raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
     request.lost = False

@@ -199,7 +199,7 @@ def status_in_body(error: object) -> int:
 
 
 def redirect_message(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
-    """What to do about a redirect: nobody's key is sent where a server points to."""
+    """Instructions for a redirect, which is not followed: no key is sent where a server points to."""
     location = headers.get("location", "")
     try:
         parts = urlsplit(location)
@@ -318,7 +318,7 @@ class RetryDecision:
         self._counts: Counter[FailureKind] = Counter()
 
     def retrying(self, sleep: Callable[[float], Awaitable[None]]) -> tenacity.AsyncRetrying:
-        """What tries it again; the last failure is raised."""
+        """The retry loop of tenacity; it raises the last failure."""
         return tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Failure), stop=self.stop, wait=self.wait, sleep=sleep, reraise=True
         )

@@ -32,7 +32,7 @@ def _broken(what: str) -> httpx2.RemoteProtocolError:
 
 
 def too_long() -> httpx2.RemoteProtocolError:
-    """What is raised for a body beyond its bound."""
+    """The error for a body beyond its bound."""
     return _broken("the body is longer than anything an answer could need")
 
 

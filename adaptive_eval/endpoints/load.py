@@ -83,7 +83,7 @@ DOUBT_SECONDS = 300.0
 
 
 class LoadAdvice(Enum):
-    """What one reading says should be done."""
+    """The change that one reading suggests."""
 
     GROW = auto()
     STAY = auto()
@@ -91,7 +91,7 @@ class LoadAdvice(Enum):
 
 
 class WindowChange(NamedTuple):
-    """What becomes of the windows that are full: `factor` times what they are (growth) or have in flight (below 1)."""
+    """New size of full windows: `factor` times their size (growth) or their requests in flight (below 1)."""
 
     factor: float = 1.0
     let_go: bool = False
@@ -113,11 +113,11 @@ class Steering:
 
     @property
     def doubling(self) -> bool:
-        """Nothing has waited for long: windows grow as fast as they can."""
+        """Whether windows grow as fast as they can, since nothing waits."""
         return self._step == LARGEST_STEP
 
     def read(self, load: ServerLoad, in_flight: int, full: bool, now: float) -> WindowChange:
-        """What to do after a reading, with so many requests in flight; it says nothing where no window is `full`."""
+        """Decide after a reading, with so many requests in flight; nothing changes if no window is `full`."""
         if load.waiting:
             self._step = FIRST_STEP
         if not full or now < self._doubted_until:
@@ -190,7 +190,7 @@ class _Window(NamedTuple):
 
 
 class _Absent(Exception):
-    """There is nothing to read."""
+    """The server has no metrics."""
 
 
 class _Server:

@@ -23,7 +23,7 @@ class _Token(Struct, gc=False):
 
 
 class _FirstToken(Struct, gc=False):
-    """What is read of the first one, and written of all: where nothing stands beside them it is not asked for."""
+    """A token with its alternatives; decoded only if the response has any."""
 
     logprob: float | None = None
     token: Raw | UnsetType = UNSET
@@ -119,7 +119,7 @@ def parse_long(body: bytes) -> dict[str, Any] | None:
 
 
 def _decoded(body: bytes) -> "_PlainResponse | _RichResponse":
-    """What stands beside the first token of a choice is asked for where anything does."""
+    """Decode the response, with alternatives of tokens only if it has any."""
     at = body.find(b'"top_logprobs"')
     if at >= 0 and not _NO_ALTERNATIVES.match(body, at):
         return _RICH.decode(body)
@@ -159,6 +159,6 @@ def _whole(first: _FirstToken) -> dict[str, Any]:
 
 
 def _fields(one: _Choice | _Response) -> dict[str, Any]:
-    """What is there, but what has a form of its own."""
+    """The fields that are set, without those that are converted separately."""
     names = (name for name in one.__struct_fields__ if name not in ("choices", "logprobs"))
     return {name: value for name in names if (value := getattr(one, name)) is not UNSET}

@@ -7,15 +7,15 @@ class NeverAsked:
     """An endpoint without a server."""
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
-        """Raises: a recorded model is never asked."""
+        """Raise `AssertionError`: a recorded model is never asked."""
         raise AssertionError("a recorded model was asked")
 
     async def check(self) -> Health:
-        """Nothing has to be up."""
+        """Report that nothing is needed."""
         return Health(())
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     @property
     def stats(self) -> EndpointStats:

@@ -100,7 +100,7 @@ def _any_left() -> bool:
 
 
 def shortage_message() -> str:
-    """What is wrong, and how to mend it, when they have run out."""
+    """Message for when open files have run out, with instructions."""
     soft, _ = limits()
     return (
         f"this machine, not a server, is short of open files ({soft:,} for this process): fewer requests are in flight "
@@ -109,7 +109,7 @@ def shortage_message() -> str:
 
 
 def too_few(wanted: int, allowed: int) -> str:
-    """What is said where a run is likely to need more open files than are allowed."""
+    """Message for a run that may need more open files than are allowed."""
     return (
         f"the run may want {wanted:,} open files, one for each request in flight, and this machine allows this process "
         f"{allowed:,}: fewer will be in flight at a time. {_mend(wanted)}"

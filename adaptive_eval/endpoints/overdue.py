@@ -95,7 +95,7 @@ class AnswerLimits(NamedTuple):
 
 
 class ResponseTimes:
-    """What the answers of one model took so far."""
+    """Times that the answers of one model took so far."""
 
     def __init__(self, timeout: float, max_tokens: int | None) -> None:
         self._timeout = timeout

@@ -82,7 +82,7 @@ _OTHER_TEXT = "\x00 another text"
 
 
 class _EventForm(NamedTuple):
-    """What the events of a stream have in common: all of their bytes but one text.
+    """The common form of the events of a stream: all of their bytes but one text.
 
     Most events of a stream differ by nothing else, and to read the texts alone takes a tenth of the time.
     """
@@ -134,7 +134,7 @@ class _EventForm(NamedTuple):
         return texts, block[sum(map(len, alike)) + len(alike) * around :]
 
     def _alike(self, block: bytes) -> list[bytes]:
-        """What differs in the events that a block begins with, but the last of this form."""
+        """The differing bytes of the events that a block begins with, except the last of this form."""
         # by one byte it is parted in a third of the time
         *events, _ = block.split(b"\n")[::2] if self.gap == b"\n\n" else block.split(self.gap)
         before, after, start, end = self.before, self.after, len(self.before), -len(self.after)
@@ -356,7 +356,7 @@ class StreamReader:
             self._ended = choice
 
     def replacement(self) -> bytes | None:
-        """What came instead of a streamed answer, once all bytes are there: an error as JSON, or a whole response."""
+        """The error as JSON, or the whole response, that came in place of a stream; None if there was a stream."""
         if self._whole is not None:
             return b"".join(self._whole)
         self._read_gathered()

@@ -77,5 +77,5 @@ def incoming_response(response: httpx2.Response) -> Incoming:
 
 
 def httpx_timeouts(limit: float) -> dict[str, float | None]:
-    """Of one request that may take so long: no connection is told before no answer is."""
+    """httpx timeouts of one request: a missing connection is reported before a missing answer."""
     return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}

@@ -29,7 +29,7 @@ SURELY = 20
 
 
 def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Every way in which these are written, the longest first: one may be part of another."""
+    """All spellings of these secrets, the longest first, since one may be part of another."""
     forms = {form for secret in secrets if secret for form in _forms(secret)}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
@@ -102,7 +102,7 @@ def kept_from_answers(models: Iterable[tuple[EndpointConfig, Sampling]], keys: M
 
 
 def _parts(value: str) -> Iterator[str]:
-    """What of a header value may be the secret itself: `Bearer KEY`, `Basic` with a password, `name=KEY; name=KEY`."""
+    """Parts of a header value that may be secret: `Bearer KEY`, `Basic` with a password, `name=KEY; name=KEY`."""
     yield from re.split(r"[\s;,]+|(?<=\w)=(?=[^=])", value)
     scheme, _, rest = value.partition(" ")
     if scheme.lower() == "basic":

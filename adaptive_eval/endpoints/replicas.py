@@ -129,7 +129,7 @@ class Replica:
 
     @property
     def fit(self) -> bool:
-        """It is there, and does not refuse everything."""
+        """Whether the replica is healthy and does not refuse everything."""
         return self.healthy and not self.refusing
 
     def is_usable(self, now: float) -> bool:
@@ -304,7 +304,7 @@ class HealthWatch:
             self._giving_up.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Nobody may wait for a replica that nobody watches."""
+        """Give the model up if its watch has failed: nobody may wait for a replica that nobody watches."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._set.give_up(f"the health check broke: {error!r}")
 
@@ -337,7 +337,7 @@ class HealthWatch:
             await asyncio.sleep(min(PROBE_SLOWEST, PROBE_AGAIN * max(1, misses - MISSES)))
 
     def _needs_probe(self, replica: Replica) -> bool:
-        """Something is owed and nothing has come for a while."""
+        """Whether requests are in flight and no answer has come for a while."""
         return replica.in_flight > 0 and self._clock() - replica.answered_at >= PROBE_EVERY
 
     def refuses(self, replica: Replica, why: str) -> None:

@@ -23,7 +23,7 @@ FIRST_PAUSE = 0.5
 
 
 class RetryAfter(NamedTuple):
-    """What a response says of when to ask again."""
+    """The time after which a server wants to be asked again."""
 
     seconds: float | None
     """None: it cannot be read."""
@@ -31,7 +31,7 @@ class RetryAfter(NamedTuple):
 
 
 def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> RetryAfter | None:
-    """What `retry-after-ms`, or `Retry-After` in seconds or as a date, says; None where neither is there."""
+    """Read `retry-after-ms`, or `Retry-After` in seconds or as a date; None if there is neither."""
     for name, read in (("retry-after-ms", _milliseconds), ("retry-after", _seconds)):
         if (said := headers.get(name)) is not None:
             return RetryAfter(read(said.strip(), time.time() if now is None else now), said)
@@ -56,7 +56,7 @@ def _seconds(said: str, now: float) -> float | None:
 
 
 class BelievedRetryAfter:
-    """What the servers of one model say, as far as it is believed."""
+    """Waits that the servers of one model ask for, as far as they are believed."""
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ class SdkCaller:
         return None if reply.status < 500 else ProbeTrouble(f"asked for its models it answers HTTP {reply.status}")
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """Nothing: behind what the SDK is for, gateways and proxies, there is no server to look at."""
+        """Report 404: the SDK is for gateways and proxies, behind which no server can be looked at."""
         return 404, b""
 
     async def close(self) -> None:

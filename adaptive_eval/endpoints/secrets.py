@@ -51,7 +51,7 @@ def holds_secret(key: str) -> bool:
 
 
 def secret_given(command: str) -> str | None:
-    """What a command line, or a word of it that a shell reads, gives a secret to; None where there is nothing."""
+    """The name of the option or variable that a command line gives a secret to; None if there is none."""
     names = (match[1] or match[2] for match in GIVEN.finditer(command))
     return next(filter(holds_secret, names), None)
 

@@ -62,7 +62,7 @@ class ServerAccess:
 
 
 def _certificates(ca_file: Path | None) -> ssl.SSLContext:
-    """What the system trusts, or SSL_CERT_FILE and SSL_CERT_DIR, and the file besides."""
+    """Certificates of the system, or of SSL_CERT_FILE and SSL_CERT_DIR, and those of the file."""
     try:
         context = httpx2.create_ssl_context()
         if ca_file is not None:
@@ -87,7 +87,7 @@ def _auth(specification: str, folder: Path) -> httpx2.Auth:
 
 
 def _proxies(transport: Callable[[str], httpx2.AsyncBaseTransport]) -> dict[str, httpx2.AsyncBaseTransport | None]:
-    """Which URLs go through a proxy, by HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's settings."""
+    """Proxies by URL pattern, from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's settings."""
     named = getproxies()
     spared = [host for host in map(str.strip, named.get("no", "").split(",")) if host]
     schemes = [scheme for scheme in ("http", "https", "all") if named.get(scheme)]
@@ -109,7 +109,7 @@ def _pattern(host: str) -> str:
 
 
 class ProxyTransport(httpx2.AsyncBaseTransport):
-    """Everything through one proxy: a stack of idle transports by origin, each with one connection."""
+    """Sends requests through one proxy: a stack of idle transports by origin, each with one connection."""
 
     def __init__(self, proxy: str, tls: ssl.SSLContext, max_body: int) -> None:
         self._proxy = proxy if "://" in proxy else f"http://{proxy}"

@@ -34,7 +34,7 @@ MOST_NOTICES = 20
 
 
 class ServerIdentity(NamedTuple):
-    """What is known of a server."""
+    """Identity of a server, as far as it is known."""
 
     served: tuple[str, ...] = ()
     """Names of its models, none where it has no list."""
@@ -117,7 +117,7 @@ def name_of(payload: object) -> str | None:
 
 
 def fingerprint_of(payload: object) -> str | None:
-    """What a response says of the system that it is from, where it does."""
+    """The system fingerprint of a response; None if it has none."""
     told = payload.get("system_fingerprint") if isinstance(payload, dict) else None
     return told if isinstance(told, str) else None
 
@@ -169,7 +169,7 @@ def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
 
 
 def _number(value: object, otherwise: float) -> float:
-    """What a server says where a number should stand."""
+    """The value if it is a number, else the default."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
 
 
@@ -248,7 +248,7 @@ class IdentifiedServers:
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """Everything to be said so far."""
+        """The notices so far."""
         return tuple(self._notices)
 
     def fewer(self, together: int) -> int:

@@ -38,7 +38,7 @@ class AttemptedRequest:
 
 @dataclass(slots=True)
 class Traffic:
-    """What `EndpointStats` is made of."""
+    """Counters behind `EndpointStats`."""
 
     in_flight: int = 0
     requests: int = 0

@@ -193,5 +193,5 @@ def head_of(request: httpx2.Request, without: bytes = b"") -> bytes:
 
 
 def origin_of(url: httpx2.URL) -> Origin:
-    """Where the connections of a URL go."""
+    """Scheme, host and port of a URL."""
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)

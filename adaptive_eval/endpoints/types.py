@@ -173,7 +173,7 @@ class EndpointConfig(_Section):
         return self
 
     def missing_key(self, keys: Mapping[str, str]) -> str | None:
-        """What is wrong where the environment `keys` does not have the key that is named; None where all is well."""
+        """The problem if the environment `keys` lacks the named key; None if all is well."""
         if self.api_key_env is None or keys.get(self.api_key_env, "").strip():
             return None
         variable = f"api_key_env names the environment variable {self.api_key_env}, which is not set"
@@ -264,7 +264,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something about a model's servers that a reader of the results should know."""
+    """A notice about a model's servers for readers of the results."""
 
     kind: str
     text: str
@@ -272,7 +272,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaHealth:
-    """What a replica said when it was asked: which models it serves, or what went wrong."""
+    """Health of a replica: the models that it serves, or what went wrong."""
 
     url: str
     healthy: bool
@@ -375,7 +375,7 @@ class Endpoint(Protocol):
     """One model that can be asked, with all its replicas."""
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
-        """One answer per seed, in their order; a failed request is repeated inside with the same seeds.
+        """Sample one answer per seed, in their order; a failed request is repeated inside with the same seeds.
 
         Raises `Unavailable` when no replica is left or the attempts are used up by failures, `Rejected` for what no
         retry mends, and `NotAskedAgain` where `again` forbids to repeat what was lost (`stats.lost` has counted it).

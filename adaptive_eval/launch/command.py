@@ -38,7 +38,7 @@ PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
 
 
 def command_of(launch: LaunchConfig, served: str, port: str, place: str = "") -> tuple[str, ...]:
-    """The words of the command."""
+    """The command that starts the server, as words."""
     words = launch.words
     if words is not None:
         return tuple(_filled(word, served, port, place) for word in words)
@@ -57,7 +57,7 @@ def environment_of(
     place: str = "",
     placed: Mapping[str, str] = NO_VARIABLES,
 ) -> Mapping[str, str]:
-    """The variables that the server sees: `placed` are those of every server of a pool."""
+    """Environment of the server; `placed` are the variables of every server of a pool."""
     own = {**(SLEEPS if launch.sleep and launch.words is None else {}), **placed, **launch.env}
     return {**environment, **{name: _filled(str(value), served, port, place) for name, value in own.items()}}
 

@@ -125,7 +125,7 @@ class LaunchedEndpoint:
     async def _sample_while_up(
         self, endpoint: Endpoint, prompt: Prompt, seeds: range, again: Again | None
     ) -> list[Answer] | None:
-        """The answers; None where the server has ended before."""
+        """Sample while the server is up; None if it ends before."""
         lease = EndableBlock()
         try:
             with lease:
@@ -139,7 +139,7 @@ class LaunchedEndpoint:
             self._leases.discard(lease)
 
     async def _wait_for_server(self) -> Endpoint:
-        """The endpoint of the server that is up."""
+        """Wait until the server is up, and return its endpoint."""
         while self._current is None:
             if self._gone is not None:
                 raise LaunchFailed(self._gone)

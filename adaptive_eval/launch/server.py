@@ -56,7 +56,7 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
 
 
 async def version_of(root: str, secrets: Sequence[str] = ()) -> str | None:
-    """The version of the server, where it tells one, without these."""
+    """The version that the server reports, without these secrets; None if it reports none."""
     with suppress(TimeoutError):  # a path that is unknown to a server may give anything, even a stream without end
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
             for path, key in ABOUT:

@@ -110,7 +110,7 @@ class PoolConfig(Section):
 
 
 class SitesConfig(Section):
-    """With `--ray`: how the head of the run and its sites on the nodes of a cluster work together."""
+    """How the head of the run and its sites on the nodes of a cluster work together, with `--ray`."""
 
     wait: Seconds = Field(900.0, gt=0)
     """How long a site may wait for its resources before its model is given up, unless others serve it."""

@@ -43,7 +43,7 @@ class AlarmExample(NamedTuple):
 
 
 class _OpeningAnswers(NamedTuple):
-    """What a model's answers of the opening are, apart from its others."""
+    """A model's answers of the opening, apart from its later ones."""
 
     answers: SharedTraits
     pairs: AnswerPairs
@@ -102,7 +102,7 @@ class Alarms:
                 break
 
     def judge(self, gone: Collection[int]) -> list[Event]:
-        """At the first look: what is raised without the models that are `gone`, and was not raised before."""
+        """Raise the alarms of the first look, without models that are `gone`; those on disk are not raised again."""
         if self._judged:
             return []
         self._judged = True
@@ -113,7 +113,7 @@ class Alarms:
         return [event for event in raised if (event.model, event.fault) not in self.raised]
 
     def _raised(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
-        """At most one of a model: what its answers are, else that they come again."""
+        """At most one alarm of a model: a fault of its answers, else their repeats."""
         counted = [self._apart.get(model, self._usages[model]) for model in there]
         again = find_repeats([one.pairs for one in counted], [self._drawn[model] for model in there])
         names = [self._models[model] for model in there]

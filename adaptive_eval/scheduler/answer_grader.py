@@ -41,7 +41,7 @@ class AnswerGrader:
         return len(self._tasks)
 
     async def records(self, request: Request, answers: Sequence[Answer]) -> list[TrialRecord]:
-        """What is stored of the answers of a request: with their grades, or to be judged next."""
+        """Grade the answers of a request, or leave them to be judged next; returns the records to store."""
         lane, question = self._lanes[request.model], self._questions[request.question]
         records = []
         for trial, answer in zip(request.trials, answers, strict=True):

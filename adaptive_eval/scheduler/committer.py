@@ -19,7 +19,7 @@ GATHER_SECONDS = 0.02
 
 @dataclass
 class _Draft:
-    """What the next commit will have."""
+    """Records of the next commit."""
 
     trials: list[TrialRecord] = field(default_factory=list)
     verdicts: list[Regrade] = field(default_factory=list)

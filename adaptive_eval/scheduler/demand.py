@@ -1,4 +1,4 @@
-"""What is asked of each model now: what a supply goes by when it starts and stops servers."""
+"""Demand for each model, by which a supply starts and stops servers."""
 
 from adaptive_eval.scheduler.requests import Requests
 from adaptive_eval.scheduler.state import RunState
@@ -26,11 +26,11 @@ class ModelDemand:
         return self._requests.in_flight[model]
 
     def is_owed(self, model: int) -> bool:
-        """Something that this model was asked is not committed yet."""
+        """Whether a trial that was asked of this model is not committed yet."""
         return self._state.is_owed(model)
 
     def is_settled(self, model: int) -> bool:
-        """Nobody waits for an answer of this model, and nothing further will be asked."""
+        """Whether nobody waits for an answer of this model, and nothing more will be asked."""
         departures = self._state.departures
         nothing_further = model in departures.settled or departures.is_gone(model)
         return nothing_further and not self._requests.in_flight[model]
@@ -50,7 +50,7 @@ class ModelDemand:
         return self._idle.awaited_batches(self._state.controller.awaited()) or None
 
     def _is_idle(self, model: int) -> bool:
-        """Nothing of the model is asked, in flight, or being stored."""
+        """Whether nothing of the model is wanted, in flight or being stored."""
         return not (self._requests.in_flight[model] or self._state.is_owed(model) or self.is_wanted(model))
 
     def _wave(self, model: int) -> int:

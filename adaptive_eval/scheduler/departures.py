@@ -1,4 +1,4 @@
-"""Who is asked nothing more, and why.
+"""Models that are asked nothing more, and why.
 
 A model is set aside when its servers do not answer, when too much of it cannot be graded, or when it goes beyond what
 caps reserve: the core hears of it when the event is on disk, and goes on without. A model that refuses its very first
@@ -68,7 +68,7 @@ class Departures:
                 self._told_settled.add(name)
 
     def is_gone(self, model: int) -> bool:
-        """Nothing more is asked of this model."""
+        """Whether the model is asked nothing more."""
         return model in self.lost or model in self.refused
 
     # -- servers --------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Departures:
         return [AnswerUngraded(self._names[model], question, error)]
 
     def set_aside_by(self, controller: Controller) -> Iterator[Event]:
-        """Those that the core itself goes on without."""
+        """Set aside the models that the core goes on without."""
         for model, lost in controller.set_aside.items():
             if lost.cause is Cause.GRADER and model in self._ungraded:
                 example = "on question {}: {}".format(*self._ungraded[model])
@@ -136,8 +136,10 @@ class Departures:
     # -- settled --------------------------------------------------------------------------------------------------
 
     def settle(self, controller: Controller, launched: Collection[int]) -> Iterator[Event]:
-        """Those that nothing can want again, each once under the settings of today; the run starts the servers of
-        those that are `launched`."""
+        """Settle the models that nothing can want again; each is reported once under the settings of today.
+
+        The run starts the servers of `launched` models itself.
+        """
         if controller.finished is not None:
             return
         self.resting = set(np.flatnonzero(controller.resting()).tolist())

@@ -42,7 +42,7 @@ class Grading(Protocol):
 
     @property
     def notices(self) -> Sequence[Notice]:
-        """What a reader of the results should know of the servers that are asked for grades, in the order of time."""
+        """Notices about the servers that are asked for grades, in the order of time."""
         ...
 
     @property
@@ -93,7 +93,7 @@ async def grade_stored(
 def waiting_record(
     lane: Lane, question: Question, trial: int, round_: int, answer: Answer, reserved: Cost
 ) -> TrialRecord:
-    """What is stored of an answer that is graded next: what its grade may cost counts as spent."""
+    """Record of an answer that is graded next; the most that its grade may cost counts as spent."""
     record = record_of(lane, question, trial, round_, answer, GraderError(WAITS))
     return replace(record, cost=record.cost.plus(reserved))
 
@@ -101,7 +101,7 @@ def waiting_record(
 def record_of(
     lane: Lane, question: Question, trial: int, round_: int, answer: Answer, grade: Grade | GraderError
 ) -> TrialRecord:
-    """What is stored of an answer and what came of grading it."""
+    """Record of an answer with its grade, or the reason why it has none."""
     cost = lane.price.cost(answer)
     answer, grade = without_secrets(answer, grade, lane.secrets)
     trial_at = (lane.name, question.id, trial, round_, answer)
@@ -149,10 +149,7 @@ def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
 
 
 def in_vain(verdict: Regrade, replaced: Cost | None = None) -> VerdictsWasted | None:
-    """What was spent on a verdict, as it came, besides what its grade has used; on one that is `replaced`, all of it.
-
-    None where that is nothing.
-    """
+    """The event for what a verdict has cost besides its grade, and for all of a `replaced` one; None if nothing."""
     more = verdict.cost.plus((spent_in(verdict.signals) or NO_COST).times(-1))
     verdicts = int(verdict.failed) + (replaced is not None)
     more = more if replaced is None else more.plus(replaced)

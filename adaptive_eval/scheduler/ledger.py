@@ -28,7 +28,7 @@ UNSAID_SECONDS = BEAT_SECONDS + 1.0
 
 
 class Ledger:
-    """What is entered of each model, and what its servers have lost."""
+    """Entries of the requests that are sent, and losses of each model's servers."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
@@ -36,11 +36,11 @@ class Ledger:
         """Answers that the endpoint of each model had lost when it was asked last."""
 
     def entry(self, request: Request) -> SentRequest:
-        """What is entered when a request is sent, and crossed out when it has no answer to come."""
+        """Entry of a request, crossed out when no answer is to come."""
         return SentRequest(self._lanes[request.model].name, request.size)
 
     def new_losses(self) -> Iterator[AnswersLost]:
-        """What endpoints have lost since they were asked last."""
+        """Answers that endpoints have lost since the last call."""
         for model, lane in enumerate(self._lanes):
             count = lane.endpoint.stats.lost
             lost, self._lost[model] = count - self._lost[model], count
@@ -63,7 +63,7 @@ def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -
 
 
 def entered_cost(reader: RunReader, lanes: Sequence[Lane]) -> Cost:
-    """What is entered now, at its worst."""
+    """The worst cost of everything that is entered now."""
     counts = reader.in_flight()
     return reduce(Cost.plus, (lane.price.worst.times(counts.get(lane.name, 0)) for lane in lanes), Cost())
 

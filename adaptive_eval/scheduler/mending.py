@@ -1,4 +1,4 @@
-"""What is mended in the store before a run goes on: nothing is asked meanwhile, and no record is applied before it.
+"""Repairs of the store before a run goes on: nothing is asked meanwhile, and no record is applied before.
 
 What was no answer of a model that was set aside is forgotten, so that it is asked for again. The core sets a model
 aside when too few requests of a round were really answered (`core.rounds`), or when too many have no grade
@@ -117,7 +117,7 @@ class Mending:
         return [] if at_work.cancelled() else at_work.result()
 
     def _ungraded(self) -> Iterator[TrialRecord]:
-        """What has no grade now, in the order of commitment: what has failed again stays in front."""
+        """Trials without a grade, in the order of commitment; those that failed again stay in front."""
         ungraded = self._store.reader.trials("ungraded")
         return (record for record in ungraded if record.model in self._lanes and not record.awaits)
 
@@ -137,7 +137,7 @@ class Mending:
             self._write(CommitBatch(events=list(lost.values()), verdicts=rest))
 
     def _affordable(self, records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
-        """As many of them, from the first on, as the caps let be judged; it is on disk that they will be."""
+        """Reserve, on disk, the verdicts of the first records that the caps allow; returns these records."""
         if not self._costs.is_counted:
             return records
         number = len(records)
@@ -149,7 +149,7 @@ class Mending:
         return records[:number]
 
     def _asked_again(self, model: str) -> Again | None:
-        """Counts a reply that was lost, and says whether the caps bear another one."""
+        """The guard of a lost reply: it counts the loss, and says whether the caps allow another request."""
         loss = self._costs.loss(model)
         return None if loss is None else partial(self._loss_is_borne, loss)
 
@@ -175,7 +175,7 @@ def _with_cost(record: TrialRecord, more: Cost) -> Regrade:
 
 
 def trials_to_ask_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
-    """Of each model that has been set aside: the time-outs of rounds that were too silent, and what failed always."""
+    """Trials that models which were set aside are asked again: time-outs of silent rounds, and permanent failures."""
     set_aside = {event.model for event in events_of_kind(reader.events(), ModelSetAside)}
     if not set_aside:
         return {}

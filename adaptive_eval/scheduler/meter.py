@@ -1,4 +1,4 @@
-"""For how long a run has been active, and for how long it has held its servers."""
+"""Clocks of a run: the time it was active, and the time it has held its servers."""
 
 import time
 from collections.abc import Sequence
@@ -48,8 +48,11 @@ class RunMeter:
         return HeldServers(self.held(), self.launched)
 
     def gpu_seconds(self, spent: SpentByModel, in_flight: Sequence[int]) -> float:
-        """What a cap on GPU time counts by now: of servers that the run starts, for how long they were held; of others
-        the time of requests, with those in flight and those that were lost at their worst."""
+        """GPU seconds under a cap.
+
+        Servers that the run starts count for as long as they were held. Others count for the time of their requests;
+        requests in flight, and lost ones, count at their worst.
+        """
         owed = (
             count * lane.samples_per_request * lane.price.worst.gpu_seconds
             for lane, count in zip(self._lanes, in_flight, strict=True)

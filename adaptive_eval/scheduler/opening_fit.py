@@ -126,5 +126,5 @@ class OpeningFit:
 
 
 def place_of(one: TrialRecord | Regrade) -> Place:
-    """Which trial a record or a grade is of."""
+    """The trial of a record or a grade."""
     return one.model, one.question, one.trial

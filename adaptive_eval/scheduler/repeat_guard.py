@@ -9,7 +9,7 @@ from adaptive_eval.supply.happenings import LossFound, Say
 
 
 class RepeatGuard:
-    """Whom an endpoint or a judge asks before it repeats a request that may have cost something."""
+    """Decides, for endpoints and judges, whether a request that may have cost something is repeated."""
 
     def __init__(self, state: RunState, committer: Committer, say: Say) -> None:
         self._state, self._committer, self._say = state, committer, say

@@ -1,4 +1,4 @@
-"""What is sent to the servers: one task for each request in flight, and none for what waits.
+"""Requests to the servers: one task for each in flight, none for those that wait.
 
 Requests are started as slots and trials appear. Where caps must hold through kills, a request is booked first and sent
 when it is on disk that it will be (see `ledger`). A task asks the server and then has the answers graded; what comes of
@@ -119,7 +119,7 @@ class Requests:
                 self._send(request)
 
     def new_losses(self) -> Iterator[AnswersLost]:
-        """What servers have generated and lost since this was called last; nothing where no cap counts it."""
+        """Answers that servers have lost since the last call; none if no cap counts them."""
         return iter(()) if self._ledger is None else self._ledger.new_losses()
 
     def lose(self, request: Request) -> None:

@@ -26,17 +26,17 @@ class RunEnd:
 
     @property
     def done(self) -> bool:
-        """The end has come."""
+        """Whether the end has come."""
         return self._done.is_set()
 
     @property
     def is_ending(self) -> bool:
-        """Nothing more is sent."""
+        """Whether nothing more is sent."""
         return self.over or self.halt is not None or self.done
 
     @property
     def is_cut_short(self) -> bool:
-        """The end waits for nothing: the user wants it so, or something is broken."""
+        """Whether the end waits for nothing, since the user wants it so or something is broken."""
         return self.halt is Halt.AT_ONCE or self.error is not None or not self.done
 
     def stop(self) -> None:

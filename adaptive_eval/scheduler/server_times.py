@@ -1,4 +1,4 @@
-"""For how long each model holds its servers, busy or not: what a run on one's own GPUs pays.
+"""Time for which each model holds its servers, busy or not: what a run on one's own GPUs pays.
 
 A server that the run starts is held from when it is started until it is stopped: a GPU that loads a model is nobody
 else's. The last of its seconds are those of the run, or of the site on a cluster that has kept it for the next start of
@@ -69,7 +69,7 @@ class ServerTimes:
                 self._end(model, place)
 
     def held(self) -> dict[str, HeldTime] | None:
-        """Up to now, over all starts; None where that is unknown."""
+        """Time for which each model has held its servers, over all starts; None if unknown."""
         if self._before is None:
             return None
         now = self._clock()
@@ -77,7 +77,7 @@ class ServerTimes:
         return {**self._before, **{name: held for name, held in ours.items() if held is not None}}
 
     def _held(self, model: int, lane: Lane, now: float) -> HeldTime | None:
-        """None: not a moment."""
+        """The held time of a model; None if it held nothing."""
         assert self._before is not None
         before, up = self._before.get(lane.name), self._since.get(model, {})
         if before is None and not up and not self._done[model]:

@@ -46,7 +46,7 @@ BEYOND = (
 
 
 class GradingSpent(NamedTuple):
-    """What the grades of a model's stored answers have used, in earlier starts."""
+    """Usage of the grades of a model's stored answers, in earlier starts."""
 
     model: str
     use: GradingUse
@@ -57,7 +57,7 @@ Record = StoredOutcome | TrialRecord | Regrade | GradingSpent | Event
 
 
 class Decision(NamedTuple):
-    """What follows from new records, to be stored."""
+    """Consequences of new records, to be stored."""
 
     set_aside: Sequence[Event]
     """Who the run goes on without, and answers without a grade."""
@@ -67,7 +67,7 @@ class Decision(NamedTuple):
 
 
 class RunState:
-    """What the stored records of a run come to."""
+    """State of a run, as its stored records give it."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class RunState:
         return () if self.fit is None else self.fit.take_verdicts()
 
     def want(self, asks: Iterable[Ask]) -> Iterator[Ask]:
-        """Those of the core's trials that somebody has to be asked for: others wait for thresholds."""
+        """Yield the core's trials that have to be asked; stored answers to others wait for thresholds."""
         for ask in asks:
             if self.fit is not None and self.fit.has(self._place(ask)):
                 self.trials.move(ask.model, ask.question, (ask.trial,), Step.AWAITS_THRESHOLDS)
@@ -263,13 +263,13 @@ class RunState:
         return self.roster.models.name_of(ask.model), self.roster.questions.name_of(ask.question), ask.trial
 
     def is_owed(self, model: int) -> bool:
-        """Something that this model was asked for is neither told to the core nor waiting for thresholds."""
+        """Whether a trial of this model is neither told to the core nor waiting for thresholds."""
         under_way = (Step.WANTED, Step.BOOKED, Step.IN_FLIGHT, Step.ANSWERED, Step.AWAITS_VERDICT)
         return not self.departures.is_gone(model) and self.trials.number(model, *under_way) > 0
 
 
 class News:
-    """What the core was not told yet."""
+    """Facts that the core was not told yet."""
 
     def __init__(self, *, begun: bool = False) -> None:
         """`begun`: the core has taken up what earlier starts have stored."""
@@ -295,7 +295,7 @@ class News:
 
 
 class SpentByModel:
-    """What each model has used, over all starts."""
+    """Usage of each model, over all starts."""
 
     def __init__(self, models: int) -> None:
         self.usages = [TrialUsage() for _ in range(models)]

@@ -95,12 +95,12 @@ class TrialQueues:
             self._rounds_issued, self._dry = issued, [False] * len(self._lanes)
 
     def forget(self, model: int) -> None:
-        """Nothing of this model waits any more."""
+        """Forget the waiting trials of this model."""
         self._queues[model].clear()
         self._state.trials.forget_wanted(model)
 
     def clear(self) -> None:
-        """Nothing waits any more."""
+        """Forget all waiting trials."""
         for model in range(len(self._lanes)):
             self.forget(model)
 

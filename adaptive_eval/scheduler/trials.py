@@ -14,7 +14,7 @@ from adaptive_eval.supply.types import Request
 
 
 class Step(StrEnum):
-    """Where a trial stands."""
+    """The step of a trial."""
 
     WANTED = "wanted"
     """The core has asked for it; it waits for a free slot."""
@@ -58,7 +58,7 @@ class TrialTable:
         """Models with a request that a server had and that brought no answer, asked again or not."""
 
     def step(self, model: int, question: int, trial: int) -> Step | None:
-        """Where a trial stands; None if nobody has asked for it, or it is done."""
+        """The step of a trial; None if nobody has asked for it, or it is done."""
         return self._steps[model].get((question, trial))
 
     def number(self, model: int, *steps: Step) -> int:
@@ -91,7 +91,7 @@ class TrialTable:
         self.move(request.model, request.question, request.trials, to)
 
     def forget_wanted(self, model: int) -> None:
-        """Nothing of a model waits for a slot any more."""
+        """Take the trials that wait for a slot out of the table."""
         for (question, trial), step in list(self._steps[model].items()):
             if step is Step.WANTED:
                 self.move(model, question, (trial,), Step.LOST)

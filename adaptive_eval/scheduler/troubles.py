@@ -1,4 +1,4 @@
-"""What goes wrong at a model's servers while its requests are repeated: no part of the result, but what one waits for.
+"""Troubles of a model's servers while its requests are repeated: no part of the result, but the cause of a wait.
 
 Read off what the endpoint counts anyway, twice a second. What is over in a moment is not told.
 """
@@ -36,11 +36,11 @@ class Troubles:
 
     @property
     def stuck(self) -> bool:
-        """Nothing comes of the model now, and nobody knows for how long."""
+        """Whether no answer of the model can be expected now."""
         return self._failing or self._out
 
     def noticed(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
-        """What is new at this moment; `answers` is how many requests have been answered."""
+        """Events that are new at this moment; `answers` is the number of answered requests."""
         for replica in stats.replicas:
             yield from self._health(replica, now)
         self._out = bool(stats.replicas) and all(replica.url in self._lost for replica in stats.replicas)
@@ -83,7 +83,7 @@ class ServerWatch:
         """Notices of the grader that were told."""
 
     def news(self) -> Iterator[Event]:
-        """What is new since this was called last."""
+        """Events since the last call."""
         now = time.monotonic()
         for model, (lane, troubles) in enumerate(zip(self._lanes, self._troubles, strict=True)):
             news = list(troubles.noticed(lane.endpoint.stats, self._departures.answers[model], now))

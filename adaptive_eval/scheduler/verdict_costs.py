@@ -1,4 +1,4 @@
-"""What a judge's verdicts cost, under the caps: spent at the most from before they are asked for, until they are there.
+"""Cost of a judge's verdicts under the caps: they count at their worst until they are there.
 
 An answer is stored with the most that its verdict may cost on top, and the verdict takes back what it did not use. What
 a later start finds so was asked for and lost, as far as anybody knows: an event says what it counts as, and as much is
@@ -36,14 +36,14 @@ def require_kept(verdict: Regrade, reserved: Cost, vote: Cost) -> None:
 
 
 def verdict_reserve(grading: Grading, *, capped: bool) -> Cost | None:
-    """What is reserved for all votes on one answer: nothing where no cap counts it, None where nobody is asked."""
+    """The reserve for all votes on one answer: zero if no cap counts them, None if nobody is asked."""
     if not grading.lasting:
         return None
     return grading.lost if capped else NO_COST
 
 
 class VerdictCosts:
-    """What is reserved for a verdict, and what the verdict then counts as."""
+    """Reserves for verdicts, and their cost once they are there."""
 
     def __init__(self, grading: Grading, store: Store, *, capped: bool) -> None:
         """`capped`: a cap counts what verdicts cost."""
@@ -72,5 +72,5 @@ class VerdictCosts:
         return verdict._replace(cost=verdict.cost.plus(self.reserved.times(-1)))
 
     def loss(self, model: str) -> AnswersLost | None:
-        """What a reply counts as that was lost on the way; None where no cap counts it."""
+        """The loss of a reply on the way; None if no cap counts it."""
         return AnswersLost(model, 0, *self._vote, verdicts=1) if self.is_counted else None

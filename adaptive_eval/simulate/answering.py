@@ -201,11 +201,11 @@ class Respondent:
 
 
 def _another(answer: int, noise: int) -> int:
-    """A wrong answer."""
+    """An answer that is not this one."""
     return ANSWER_LOW + (answer - ANSWER_LOW + 1 + noise % (ANSWER_COUNT - 1)) % ANSWER_COUNT
 
 
 def _filler(noise: int, words: int) -> str:
-    """So many words, each with a space after it."""
+    """Filler text with this many words, each followed by a space."""
     start = noise % len(_WORDS)
     return _FILLER[_STARTS[start] : _STARTS[start + max(1, min(words, _LONGEST))]]

@@ -59,7 +59,7 @@ class RayWorker(SiteWorker):
         end_with_head(self._watch)
 
     async def heard(self, keep: float) -> None:
-        """There is a head, as its keeper says."""
+        """Note that the head lives, as the keeper says."""
         self._watch.heard(keep)
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
@@ -69,7 +69,7 @@ class RayWorker(SiteWorker):
         return begun
 
     async def facts(self) -> SiteFacts:
-        """Where it is, and what it runs."""
+        """Facts of the site: its node, and what it runs."""
         import ray  # which is there on every node, and not where this module is only read
 
         return (await super().facts())._replace(node_id=ray.get_runtime_context().get_node_id())

@@ -53,7 +53,7 @@ class SitesEndpoint:
         self._tell()
 
     def left(self, site: str) -> None:
-        """A site does not serve the model any more, for now."""
+        """Take out a site that does not serve the model for now."""
         if (link := self._links.pop(site, None)) is not None:
             self._before.append(replace(link.stats, oldest=0.0))
             self._answers[site] += link.answers

@@ -127,12 +127,12 @@ class SiteGroup:
         self._told = False
 
     def count_placed(self) -> None:
-        """One of the sites has got its place."""
+        """Count a site that has got its place."""
         self._there += 1
         self._told = False
 
     def count_gone(self) -> None:
-        """One of them has its place no more."""
+        """Count a site that has lost its place."""
         self._there -= 1
         self._last = time.monotonic()
 
@@ -271,7 +271,7 @@ class SiteHost:
         return handle
 
     def _lose_while_loading(self, model: int, reason: str) -> PlaceLost:
-        """The site was lost while it was to bring the model up."""
+        """Record that the site was lost while it loaded a model; returns the error to raise."""
         self._in_vain[model] += 1
         self._tell_lost(model, reason)
         return PlaceLost(reason, self._hopeless(model, reason))

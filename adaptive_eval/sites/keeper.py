@@ -41,7 +41,7 @@ class HeadWatch:
         self._last = clock()
 
     def heard(self, keep: float) -> None:
-        """There is one, and this is what it says of its patience."""
+        """Note a sign of life of the head, with its patience."""
         self._keep, self._last = keep, self._clock()
 
     @property
@@ -51,7 +51,7 @@ class HeadWatch:
 
 
 def end_with_head(watch: HeadWatch, leave: Callable[[], None] | None = None) -> None:
-    """Start a thread, which no call holds up, that ends this process when there is no head, or no parent, any more."""
+    """Start a thread that ends this process when its head or its parent is gone."""
     parent = os.getppid()
 
     def wait() -> None:
@@ -87,7 +87,7 @@ class SiteKeeper:
         return __version__
 
     def heard(self, keep: float) -> int:
-        """The head lives; gives how often it has said so."""
+        """Note a sign of life of the head; returns how many there were."""
         self._keep = keep
         self._watch.heard(keep)
         for placed in self._placed.values():
@@ -96,7 +96,7 @@ class SiteKeeper:
         return self._words
 
     def words(self) -> int:
-        """How often a head has said that it lives."""
+        """Number of signs of life of heads."""
         return self._words
 
     def place(self, name: str, resources: Mapping[str, float]) -> Any:
@@ -153,7 +153,7 @@ def _remove(group: Any) -> None:
 
 @contextmanager
 def keep_saying(say: Callable[[], None], keep: float) -> Iterator[None]:
-    """Say that the head lives, again and again, whatever this thread does."""
+    """Report the head's sign of life from a thread of its own, as long as the block lasts."""
     over = threading.Event()
 
     def speak() -> None:

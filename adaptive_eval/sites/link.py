@@ -164,7 +164,7 @@ class SiteLink:
             future.set_result([unpacked(values, self._where) for values in reply.answers])
 
     async def _ask_head(self, number: int) -> None:
-        """May what was lost on the way be asked for once more?"""
+        """Ask whether a lost request may be repeated, and pass the permit on."""
         again = self._agains.get(number)
         self._allowed.append((number, again is None or await again()))
         self._send_soon()

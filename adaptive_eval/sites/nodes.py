@@ -78,7 +78,7 @@ def error_in_short(error: Exception) -> str:
 
 @contextmanager
 def silence_ray_output(ray: Any) -> Iterator[None]:
-    """Ray prints pages where a raylet dies, over whatever is displayed; the run says itself what it has lost."""
+    """Silence Ray, which prints pages when a raylet dies; the run itself reports what it has lost."""
     worker, name = ray._private.worker, "print_to_stdstream"
     before = getattr(worker, name, None)
     if before is None:  # it is not meant for others, and a Ray to come may do it otherwise

@@ -62,7 +62,7 @@ def _require_fits(model: ModelConfig, launch: LaunchConfig, pool: PoolConfig | N
 
 
 def resources_of(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
-    """What one site takes: what is said, else a CPU, and the GPUs that its server uses."""
+    """Resources of one site: the configured ones, else a CPU and the GPUs that its server uses."""
     if launch.resources is not None:
         return dict(launch.resources)
     if model.gpus is not None:
@@ -113,7 +113,7 @@ class _Place(NamedTuple):
 
 
 def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
-    """Where the models of a group may be served."""
+    """The places where the models of a group may be served."""
     first = config.models[group.models[0]]
     assert first.launch is not None
     if not group.places:
@@ -192,7 +192,7 @@ def _site_inputs(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]
 
 
 def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, str]:
-    """The key that the model's server is asked with, where it has one: nothing else leaves the head."""
+    """The key of the model's server, if it has one; nothing else leaves the head."""
     if (problem := model.missing_key(environment)) is not None:
         raise ConfigError(problem)
     variable = model.key_variable

@@ -72,7 +72,7 @@ class SiteWorker:
         self._forget()
 
     def _forget(self) -> None:
-        """Owe nobody anything."""
+        """Drop everything that is owed to a head."""
         self._replies: list[SiteReply] = []
         self._wanted: list[int] = []
         self._events: list[Event] = []
@@ -81,7 +81,7 @@ class SiteWorker:
     # -- what the head calls -----------------------------------------------------------------------------------------
 
     async def facts(self) -> SiteFacts:
-        """Where it is, and what it runs."""
+        """Facts of the site: its node, and what it runs."""
         serves = self._setup.mark if self._setup is not None and self._server is not None else ""
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices, serves=serves)
@@ -142,7 +142,7 @@ class SiteWorker:
         return self._setup
 
     async def _cancel_beginning(self) -> None:
-        """Leave off what a head has begun that may be gone."""
+        """Cancel what an earlier head has begun."""
         if self._beginning is not None:
             self._beginning.cancel()
             await asyncio.gather(self._beginning, return_exceptions=True)
@@ -239,7 +239,7 @@ class SiteWorker:
         self._something.set()
 
     async def _is_repeat_allowed(self, number: int) -> bool:
-        """The head decides, for it has the budget."""
+        """Ask the head, which has the budget, whether a lost request may be repeated."""
         permit: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._permits[number] = permit
         self._wanted.append(number)
@@ -259,7 +259,7 @@ class SiteWorker:
         self._forget()
 
     async def _clear(self, *, at_once: bool) -> None:
-        """Serve and grade nothing."""
+        """Stop serving and grading."""
         self._server = None
         await self._close_grading()
         await self._host.unload(at_once=at_once)

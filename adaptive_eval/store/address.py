@@ -41,7 +41,7 @@ class LedgerAddress:
 
     @classmethod
     def of(cls, text: str) -> "LedgerAddress":
-        """Read an address; raises `ConfigError`, which never has the text in it: a password may be part of it."""
+        """Parse an address. The `ConfigError` of a malformed one omits the text, which may have a password."""
         found = _ADDRESS.fullmatch(text)
         if found is None or ".." in (found[3], found[4]):
             secret = "@" in text or "?" in text
@@ -85,17 +85,17 @@ def is_place_of_runs(path: Path) -> bool:
 
 
 def address_of(path: Path) -> LedgerAddress | None:
-    """The address for which a path stands; None where it is a path, and `ConfigError` where it is no address."""
+    """The address that a path stands for; None for an ordinary path. Raises `ConfigError` if it is malformed."""
     return LedgerAddress.of(str(path)) if is_address(path) else None
 
 
 def absolute_path(path: Path) -> Path:
-    """A path from the root, without links; an address as it is."""
+    """The absolute path without links; an address is returned unchanged."""
     return path if is_address(path) else path.resolve()
 
 
 def beside(path: Path, name: str) -> Path:
-    """Where a file about a run goes if nothing else is said: to its directory; of a run that is elsewhere, here."""
+    """The default path of a file about a run: in its directory, or here if the run is in a database."""
     return Path(f"{path.name}.{name}") if is_address(path) else path / name
 
 

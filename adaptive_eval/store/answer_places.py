@@ -42,14 +42,14 @@ def is_given(url: str, given: str | None) -> bool:
 
 
 class AnswerPlace(Protocol):
-    """Where segments are written and read; raises `StoreError`."""
+    """A place for segments: a folder or a URL. Its methods raise `StoreError`."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Have a segment there, whole and for good."""
+        """Write a segment durably, whole or not at all."""
         ...
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """A segment to be read from any place in it, and its size."""
+        """Open a segment for random access; returns it with its size."""
         ...
 
     def remove(self, name: str) -> None:
@@ -81,7 +81,7 @@ class LocalAnswers:
         self._folder = folder
 
     def write(self, name: str, data: bytes) -> None:
-        """Beside its place first, and then there."""
+        """Write a draft beside the target, then move it there."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -92,7 +92,7 @@ class LocalAnswers:
             _sync_folder(self._folder)
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """Never through a link, and nothing but a file."""
+        """Open a regular file; a link is refused."""
         path = self._folder / require_name(name)
         try:
             if self._folder.is_symlink():
@@ -139,7 +139,7 @@ class RemoteAnswers:
             return files, str(folder)
 
     def write(self, name: str, data: bytes) -> None:
-        """In one piece: an object appears whole."""
+        """Upload the object in one piece, so that it appears whole."""
         files, folder = self._files
         with self._explained("be written"):
             if urlsplit(self._url).scheme not in OBJECTS:

@@ -162,8 +162,7 @@ def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> C
 
 
 def _expected(connection: sqlite3.Connection, table: str, after: int) -> tuple[str, str]:
-    """In SQL, the checksum of a row, and the keys of those that are gone: both found one by one, for a run may have
-    millions of trials."""
+    """SQL for the stored checksum of a row, and for the keys of missing rows; neither reads all rows at once."""
     if not has_checksums(connection):
         return "NULL", "SELECT NULL WHERE 0"
     if table == "trials":

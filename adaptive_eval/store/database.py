@@ -202,7 +202,7 @@ def _connect_to_read(directory: Path) -> sqlite3.Connection:
 
 
 def identity(directory: Path) -> tuple[int, int] | None:
-    """Which file `run.sqlite` is: its device and inode; None where there is none."""
+    """Device and inode of `run.sqlite`; None if there is none."""
     try:
         found = (directory / DATABASE_FILE).stat()
     except OSError:

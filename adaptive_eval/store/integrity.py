@@ -33,7 +33,7 @@ class Integrity:
 
     @classmethod
     def of(cls, directory: Path) -> "Integrity":
-        """Of the run in `directory`, as it is at one moment; raises `StoreError` where it cannot be opened."""
+        """Check the run in `directory` as it is at one moment; raises `StoreError` if it cannot be opened."""
         if whereabouts.ledger_of(directory) is not None:
             return cls._in_database(directory)
         found, damages = {}, list(_log_cut(directory))
@@ -59,8 +59,7 @@ class Integrity:
 
     @classmethod
     def _in_database(cls, directory: Path) -> "Integrity":
-        """Of a run in a database that many share, which sees to its rows and pages by itself: every answer is compared
-        with its digest."""
+        """Check a run in PostgreSQL: compare answers with their digests; the database itself checks its pages."""
         damages: list[str] = []
         with closing(whereabouts.open_to_read(directory)) as ledger, ledger.one_moment():
             trials = 0

@@ -120,6 +120,6 @@ def total_spending(sums: Sequence[ReplicaSums]) -> Spending:
 
 
 def thin_out(spending: Sequence[Spending], most: int) -> list[Spending]:
-    """At most so many of these moments, about evenly spaced, the last one among them."""
+    """Keep at most `most` of these moments, about evenly spaced, including the last."""
     every = -(-len(spending) // most)
     return list(spending[::-1][:: max(every, 1)][::-1])

@@ -32,11 +32,11 @@ class RunLedger(Protocol):
 
     @property
     def keeps_tokens(self) -> bool:
-        """There is a place for the tokens of answers."""
+        """Whether the tokens of answers can be stored."""
         ...
 
     def keep_tokens(self) -> None:
-        """Have such a place."""
+        """Make a place for the tokens of answers."""
         ...
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
@@ -73,5 +73,5 @@ class RunLedger(Protocol):
         ...
 
     def close(self) -> None:
-        """Let it go, and whatever holds the run with it."""
+        """Close it, and release the run."""
         ...

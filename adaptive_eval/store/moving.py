@@ -106,19 +106,19 @@ class AnswerMover:
         return there and self._writing is None and time.monotonic() >= self._kept_until
 
     def name_next(self) -> None:
-        """Within a transaction: name the next segment; one that could not be written is tried again."""
+        """Name the next segment, within a transaction; one that could not be written is tried again."""
         if self._name is None:
             name = new_name(self._last + 1)
             self._connection.execute("INSERT INTO segments (name, place, last) VALUES (?, ?, 0)", (name, self._url))
             self._name = name
 
     def begin(self) -> None:
-        """After that transaction: have the segment written that it has named."""
+        """Begin to write the named segment, after that transaction."""
         assert self._name is not None
         self._writing = self._thread.submit(self._write, self._name, self._last)
 
     def wait(self) -> None:
-        """Until what is being written is safe, or has failed."""
+        """Wait until the segment at work is safe, or has failed."""
         if self._writing is not None:
             self._writing.exception()
 
@@ -147,7 +147,7 @@ class AnswerMover:
         return segment, None
 
     def entered(self, segment: WrittenSegment) -> None:
-        """The transaction that enters a segment is committed."""
+        """Note that the transaction which enters a segment is committed."""
         self._writing, self._name, self._told = None, None, ""
         self._last = segment.last
         self._count_waiting()
@@ -188,7 +188,7 @@ class AnswerMover:
         return news
 
     def _write(self, name: str, last: int) -> WrittenSegment:
-        """In the thread: read texts from the ledger, and have them in a segment."""
+        """Read texts from the ledger and write them as a segment; runs in the writer's thread."""
         with closing(database.open_readonly(self._directory)) as connection, database.explained(self._directory):
             tokens = database.has_token_logprobs(connection)
             query = _TEXTS.format("(SELECT body FROM token_logprobs WHERE id = trials.id)" if tokens else "NULL")
@@ -242,12 +242,12 @@ def segment_digest(data: bytes) -> str:
 
 
 def segments_url(answers: str, name: str, key: str) -> str:
-    """The folder of a run's segments, in the words of the ledger: empty beside the run."""
+    """The URL of a run's segments as the ledger has it; empty for the folder beside the run."""
     return "" if answers == SEGMENTS else f"{answers.rstrip('/')}/{name}-{key}"
 
 
 def open_mover(directory: Path, answers: str, name: str, connection: sqlite3.Connection) -> AnswerMover | None:
-    """Who moves the texts of a run to where `answers` says; None where they stay in the ledger."""
+    """Open the mover of a run's texts to the place `answers`; None if they stay in the ledger."""
     if answers == LEDGER:
         return None
     load_parquet()

@@ -53,7 +53,7 @@ LAST_SECOND = 253_402_300_800.0
 
 
 class RunReader:
-    """Everything that is stored of a run, as frozen values."""
+    """Reads everything that is stored of a run, as frozen values."""
 
     def __init__(self, directory: Path, ledger: RunLedger) -> None:
         self.directory = directory
@@ -193,7 +193,7 @@ class RunReader:
         return [ComparisonCount(float(a), float(b), bool(c), bool(d), int(n)) for a, b, c, d, n in rows]
 
     def grading_uses(self) -> dict[str, GradingUse]:
-        """By model, what grades have used that somebody was asked for."""
+        """Usage of grades by a judge or a verifier, by model."""
         rows = self._rows(self._queries.grading_uses)
         uses = {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
         for event in events_of_kind(self.events(), VerdictsWasted):
@@ -254,7 +254,7 @@ class RunReader:
         return int(most)
 
     def trials_at_first_look(self) -> list[int]:
-        """Of each model that had any, at the first look that there ever was; none before it."""
+        """Trials of each model, without zeros, at the very first look; empty before it."""
         for _, body in self._rows(queries.FIRST_LOOK):
             found = unpack_json(body)
             trials = found.get("trials") if isinstance(found, dict) else None
@@ -304,7 +304,7 @@ class RunReader:
         return [one.traffic() for one in self.sums()]
 
     def events(self) -> list[Event]:
-        """Everything that happened to the run."""
+        """All events of the run."""
         rows = self._rows("SELECT kind, body, at FROM events ORDER BY id")
         try:
             return [event_of(kind, json_object(body, f"an event of the kind {kind}"), at) for kind, body, at in rows]
@@ -339,8 +339,10 @@ class RunReader:
             yield StoredLook(number, found)
 
     def require_intact(self, *, summed: bool = True) -> None:
-        """Compare what is stored with what was written, as far as the ledger can; raises `StoreError` with the first
-        that is something else. Without trials that are `summed`, each of which is compared when it is read."""
+        """Raise `StoreError` with the first damage that the ledger can find.
+
+        Without `summed`, trials in the kept sums are left out: each is checked when it is read.
+        """
         self._ledger.require_intact(0 if summed else self.summed_until)
 
     def _record(self, values: Row) -> TrialRecord:
@@ -358,7 +360,7 @@ class RunReader:
         return self._ledger.rows(query, *values)
 
     def _stream(self, query: str, *values: object) -> Iterator[Row]:
-        """Of every trial: more than need be held at once."""
+        """The rows of a query over all trials, without holding them all."""
         return self._ledger.stream(query, *values)
 
 

@@ -50,7 +50,7 @@ class StoredOutcome(NamedTuple):
 
     @property
     def timed_out(self) -> bool:
-        """Nothing came within the time limit."""
+        """Whether nothing came within the time limit."""
         return "timed_out" in self.flags.split()
 
     def as_outcome(self, model: int, question: int) -> Outcome:
@@ -60,7 +60,7 @@ class StoredOutcome(NamedTuple):
 
 
 class TrialKey(NamedTuple):
-    """Which trial of a model it is."""
+    """Question and number of a trial of a model."""
 
     question: str
     trial: int
@@ -204,7 +204,7 @@ class Regrade(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """There is none, and nothing that it waits for."""
+        """Whether there is no grade, and none is awaited."""
         return self.category is None and self.grader_error != AWAITS
 
 
@@ -415,12 +415,12 @@ def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None
 
 
 def total_bits(bits_per_token: float | None, tokens: int) -> float | None:
-    """The bits of a whole answer, where they are known."""
+    """The bits of a whole answer; None if unknown."""
     return None if bits_per_token is None else bits_per_token * tokens
 
 
 def counted_size(text: str) -> int:
-    """Bytes of a text, as far as they are counted."""
+    """Bytes of a text, counted up to `LARGEST_SIZE`."""
     return min(len(text[:LARGEST_SIZE].encode("utf-8", "surrogatepass")), LARGEST_SIZE)
 
 

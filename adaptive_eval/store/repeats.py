@@ -78,7 +78,7 @@ class SamplingFreedom(NamedTuple):
 
     @classmethod
     def of(cls, sampling: Sampling) -> Self | None:
-        """Of a configuration; None where the likeliest answer is asked for, which may come each time."""
+        """Derive it from the sampling settings; None for greedy sampling, whose answers may all be equal."""
         if sampling.temperature == 0.0:
             return None
         known = sampling.temperature is not None
@@ -158,7 +158,7 @@ class _ShortOnes:
         self._short_of: list[_Short] = []
 
     def of(self, question: int) -> tuple[_Short, int] | None:
-        """None where nothing is known of a question."""
+        """The pairs of a question with the digest of one; None if there are none."""
         what = self._what[question]
         return None if what < 0 else (self._short_of[what], self._digest[question])
 
@@ -237,7 +237,7 @@ class AnswerPairs:
 
 
 def _answer_kind(outcome: StoredOutcome) -> _Kind:
-    """Properties in steps, each rounded so that a repeat seems more likely than it is."""
+    """The properties of an answer, rounded so that a repeat seems more likely than it is."""
     bits = None if outcome.bits is None else min(outcome.bits, MOST_BITS)
     if bits is not None:
         bits = math.floor(bits * STEPS) / STEPS if bits < FINE else float(math.floor(bits))
@@ -267,7 +267,7 @@ class _Bound(NamedTuple):
 
 
 def find_repeats(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[RepeatsFound | None]:
-    """For each model what is to be said; None: nothing is amiss, or it is not sampled."""
+    """The repeats of each model; None if nothing is amiss, or it is not sampled."""
     return [_judge_model(model, pairs, drawn) for model in range(len(pairs))]
 
 
@@ -296,7 +296,7 @@ def _questions(bound: _Bound) -> int:
 
 
 def _repeat_chance(kind: _Kind, how: SamplingFreedom) -> float | None:
-    """The chance that an answer comes again by itself; None where that cannot be known."""
+    """The chance that an answer comes again by itself; None if unknown."""
     if how.as_it_is and kind.bits is not None:
         return float(2.0**-kind.bits)
     if kind.size < SHORTEST_REPEAT:
@@ -328,7 +328,7 @@ def _bounds_of_short(
 
 
 def _is_as_cold(other: SamplingFreedom, how: SamplingFreedom) -> bool:
-    """As coldly as this, or more so: its answers come again at least as often."""
+    """Whether the other model is sampled as coldly or colder, so that its answers repeat at least as often."""
     return other.temperature <= how.temperature and (not how.cut or other.cut == how.cut)
 
 

@@ -36,7 +36,7 @@ class Names:
         return f"Names({list(self._names)})"
 
     def position_of(self, name: str) -> int:
-        """Where a name is; raises `KeyError` where it is not among them."""
+        """The position of a name; raises `KeyError` if it is unknown."""
         return self._positions[name]
 
     def name_of(self, position: int) -> str:
@@ -45,7 +45,7 @@ class Names:
 
 
 class Roster(NamedTuple):
-    """Who is asked, and what."""
+    """The models and the questions of a run."""
 
     models: Names
     questions: Names

@@ -65,8 +65,11 @@ def never_stored(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]
 
 
 def spent_in_all(reader: RunReader) -> Cost:
-    """Cost of stored answers with their verdicts, of answers that were lost or not wanted, of a verifier's baseline, of
-    what was asked first (greedy answers, the opponent's), and of verdicts of an unfinished `regrade`."""
+    """Cost of everything that was asked for.
+
+    That is: stored answers with their verdicts, answers that were lost or not wanted, a verifier's baseline, what was
+    asked first (greedy answers, the opponent's), and verdicts of an unfinished `regrade`.
+    """
     events = reader.events()
     first = [one for one in (spent_on_greedy(events), spent_on_opponent(events)) if one is not None]
     total = total_cost([*reader.sums(), *never_stored(events), *first])

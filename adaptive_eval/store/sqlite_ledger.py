@@ -40,11 +40,11 @@ class SqliteLedger:
 
     @classmethod
     def to_read(cls, directory: Path) -> Self:
-        """Of a run that another process may be writing."""
+        """Open a run that another process may be writing."""
         return cls(directory, database.open_readonly(directory))
 
     def keep_tokens(self) -> None:
-        """Have a place for the tokens of answers."""
+        """Make a place for the tokens of answers."""
         with database.explained(self.directory):
             database.keep_token_logprobs(self.connection)
             self.keeps_tokens = True

@@ -73,7 +73,7 @@ class StoredTexts:
                 yield f"segments {one.number}: {error}"
 
     def elsewhere(self) -> list[str]:
-        """Where segments lie that cannot be read here, since nobody has given the place."""
+        """URLs of segments that may not be opened, since the user has not given them."""
         return sorted({one.url for one in self.segments() if not self.is_open_to(one)})
 
     def segments(self) -> list[StoredSegment]:

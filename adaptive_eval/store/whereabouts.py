@@ -27,7 +27,7 @@ _given: set[LedgerAddress] = set()
 
 
 def ledger_of(directory: Path) -> LedgerAddress | None:
-    """The run in a database that is meant; None where it has its ledger with it, or there is none."""
+    """The address of a run's database; None if the run is in SQLite, or there is none."""
     if (address := address_of(directory)) is not None:
         if address.run is None:
             raise ConfigError(f"{address} is a database of runs: name one of them, as in {address}/run")
@@ -152,8 +152,10 @@ def require_reachable(path: Path) -> None:
 
 
 def database_moment(directory: Path) -> tuple[int, int, float, bool] | None:
-    """Of a run in a database: its number, how many commits it has, when the last was or who writes it began, and
-    whether somebody does; None where it has its ledger with it."""
+    """State of a run in a database: id, number of commits, time of the last change, and whether it is being written.
+
+    None for a run in SQLite.
+    """
     address = ledger_of(directory)
     if address is None:
         return None

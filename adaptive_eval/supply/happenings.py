@@ -139,7 +139,7 @@ class NoRoomBeside:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Something failed that never should."""
+    """An unexpected error, which ends the run."""
 
     error: BaseException
 

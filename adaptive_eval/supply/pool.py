@@ -87,7 +87,7 @@ class _Place:
         return overlapping is not None and not self.narrow and model != served and overlapping.beside(served, model)
 
     def empty(self) -> None:
-        """Nothing is served here any more, and the place is not the run's."""
+        """Mark the place as empty and given back."""
         self.model, self.is_up, self.acquired = None, False, False
 
 

@@ -20,7 +20,7 @@ from adaptive_eval.store.pending import PendingBatch
 
 @dataclass(frozen=True, slots=True)
 class TrialPrice:
-    """What the trials of a model cost."""
+    """Cost of the trials of a model."""
 
     cost: Callable[[Answer], Cost]
     """The cost of an answer."""

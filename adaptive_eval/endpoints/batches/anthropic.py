@@ -63,7 +63,7 @@ class AnthropicBatches:
         return [_state(one) for one in listed_in(await self._wire.get("/messages/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:
-        """What is being answered may still be finished."""
+        """Cancel the batch; requests that are being answered may still be finished."""
         await self._wire.post(f"/messages/batches/{batch}/cancel", {})
 
     async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:

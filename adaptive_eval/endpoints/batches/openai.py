@@ -84,7 +84,7 @@ class OpenAiBatches:
 
 
 def listed_in(page: object) -> Sequence[object]:
-    """What a page of a list holds."""
+    """The entries of a page of a list."""
     data = fields_of(page, "the list").get("data")
     if not isinstance(data, list):
         raise bad("the list has no data")

@@ -42,7 +42,7 @@ class BatchService:
         )
 
     def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
-        """The answer that a result is; raises `Failure` or `Rejected` for one that is none."""
+        """Convert a result into an answer; raises `Failure` or `Rejected` if it is none."""
         arrival, seeds = ResponseOrigin(self._replica, seconds, None, attempts), range(seed, seed + 1)
         code, error = result.code, result.error
         if code == 200 and (carried := error_in(result.payload)) is not None:
@@ -57,17 +57,17 @@ class BatchService:
         return replace(answer, attempts=attempts)
 
     def note(self, kind: str, text: str) -> None:
-        """Something that a reader of the results should know."""
+        """Note something that readers of the results should know."""
         self.wire.note(Notice(kind, text))
 
     @property
     def notices(self) -> Sequence[Notice]:
-        """Everything to be said of the service so far."""
+        """The notices about the service so far."""
         return tuple(self.wire.notices)
 
 
 def root_of(settings: BatchConfig, base_url: str) -> str:
-    """Where the batches of a model's provider are."""
+    """The root URL of a provider's batches."""
     if settings.base_url is not None:
         return settings.base_url
     return base_url.removesuffix("/v1") + "/beta" if settings.kind == "openrouter" else base_url

@@ -50,7 +50,7 @@ class OpenRouterBatches:
         return [_state(one) for one in listed_in(await self._wire.get("/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:
-        """Nothing: the service has no way to cancel a batch."""
+        """Raise `Rejected`: the service cannot cancel a batch."""
         raise Rejected("batches of openrouter cannot be cancelled")
 
     async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:

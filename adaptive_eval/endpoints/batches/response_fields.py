@@ -15,7 +15,7 @@ def bad(what: str) -> Failure:
 
 
 def fields_of(value: object, what: str) -> Mapping[str, object]:
-    """An object of a response; raises `Failure` where it is none."""
+    """The value as an object; raises `Failure` if it is none."""
     if not isinstance(value, dict):
         raise bad(f"{what} is of type {type(value).__name__}")
     return value
@@ -29,15 +29,15 @@ def identifier(value: object, what: str) -> str:
 
 
 def word_of(value: object) -> str:
-    """A service's word, as far as one may be shown."""
+    """A service's word, with the characters that may be shown."""
     return re.sub(r"[^A-Za-z0-9_ -]", "", value)[:_SHOWN_WORD] if isinstance(value, str) else ""
 
 
 def count_of(value: object) -> int | None:
-    """A count that can be believed to be one."""
+    """The value as a count; None if it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
 
 
 def time_of(value: object) -> float | None:
-    """Seconds since 1970, where that is what it is."""
+    """The value as seconds since 1970; None if it is no time."""
     return float(value) if isinstance(value, int | float) and 0 < value < 2**36 else None

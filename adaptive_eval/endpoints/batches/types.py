@@ -97,7 +97,7 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """What a service says of a batch."""
+    """State of a batch, as its service gives it."""
 
     id: str
     stage: BatchStage
@@ -121,7 +121,7 @@ class BatchState:
 
 
 class ResultStatus(StrEnum):
-    """What became of one request that has no response."""
+    """How a request of a batch ended."""
 
     RESPONSE = "response"
     EXPIRED = "expired"

@@ -100,7 +100,7 @@ class BatchWire:
         return await self._repeated(lambda: self._call("POST", path, content=orjson.dumps(body)))
 
     async def post_once(self, path: str, body: Mapping[str, object] | bytes) -> object:
-        """The answer to a request that must not come twice: repeated only where it surely has not arrived.
+        """Post a request that must not arrive twice: repeated only if it surely has not arrived.
 
         It has a connection of its own: one that had been idle may break before anybody knows whether it was heard.
         """
@@ -127,7 +127,7 @@ class BatchWire:
         return await self._repeated(attempt)
 
     async def lines(self, path: str) -> AsyncIterator[object]:
-        """The values of a file with one on each line; what is no JSON is passed over.
+        """Yield the values of a file of JSON lines; lines that are no JSON are passed over.
 
         Where it breaks off, it is read once more from its beginning: whoever counts must see what came twice.
         """
@@ -213,7 +213,7 @@ class BatchWire:
         return [value for value in values if value is not None]
 
     def _line(self, line: bytes) -> object:
-        """What one line of a file holds; None where it is empty, or no JSON."""
+        """Parse one line of a file; None if it is empty or no JSON."""
         if not line.strip():
             return None
         try:

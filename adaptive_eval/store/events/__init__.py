@@ -32,7 +32,7 @@ Found = TypeVar("Found", bound=Event)
 
 
 def event_of(kind: str, body: object, at: float = 0.0) -> Event:
-    """The event that was stored so; raises `StoreError` where a kind that is known lacks what it cannot do without."""
+    """Convert a stored event; raises `StoreError` if one of a known kind lacks a required field."""
     if kind not in _READERS:
         return UnknownEvent(kind, body if isinstance(body, Mapping) else {}, at=at)
     if not isinstance(body, Mapping):
@@ -57,6 +57,6 @@ def was_waited_for(events: Sequence[Event], model: str) -> bool:
 
 
 def events_since_start(events: Sequence[Event]) -> Sequence[Event]:
-    """What has happened since the run was last begun or resumed."""
+    """The events since the run was last started or resumed."""
     starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
     return events[max(starts, default=0) :]

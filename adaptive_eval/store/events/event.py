@@ -34,20 +34,20 @@ def where_known() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to the run."""
+    """Base class of everything that happens to a run."""
 
     KIND: ClassVar[str]
-    """What it is called where it is stored."""
+    """Its name in the store."""
     at: float = field(default=0.0, kw_only=True)
     """Seconds since 1970; set by the store when it is committed."""
 
     @property
     def kind(self) -> str:
-        """What it is called where it is stored."""
+        """Its name in the store."""
         return self.KIND
 
     def body(self) -> dict[str, object]:
-        """The event's fields as they are stored."""
+        """The fields as they are stored."""
         values = {one.name: (getattr(self, one.name), one.metadata) for one in fields(self) if one.name != "at"}
         return {
             name: value

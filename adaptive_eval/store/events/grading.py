@@ -27,7 +27,7 @@ class RegradingBegun(Event):
 
 @dataclass(frozen=True, slots=True)
 class TrialsRegraded(Event):
-    """So many trials have got their grades anew."""
+    """Trials were graded again."""
 
     KIND: ClassVar[str] = "regraded"
     trials: int = 0
@@ -94,10 +94,10 @@ class BaselineAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class VerdictsAsked(Event):
-    """`regrade` asks a judge about so many answers, which counts at its worst; or has heard it, and takes back what
-    that did not use; or has stored the grades with what they cost, and takes back all of it.
+    """A reservation by `regrade` for the verdicts of a judge, at its worst; or, negative, the part that was not used.
 
-    What is left was spent on grades that never became those of the run.
+    When the grades are stored with their cost, the rest is taken back. So the sum of these events is what was spent on
+    grades that never became those of the run.
     """
 
     KIND: ClassVar[str] = "verdicts_asked"
@@ -109,8 +109,10 @@ class VerdictsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class VerdictsWasted(Event):
-    """Requests for grades of a model's answers that are stored, and in what these have cost, but led to no grade of
-    today: a verdict could not be read, a reply to it was lost, or another one has taken its place."""
+    """Verdicts on stored answers that were paid for and gave no grade of today.
+
+    Their replies could not be read or were lost, or other verdicts took their place. The trials include their cost.
+    """
 
     KIND: ClassVar[str] = "verdicts_in_vain"
     model: str

@@ -39,7 +39,7 @@ class ReplicaBack(Event):
 
 @dataclass(frozen=True, slots=True)
 class OnlyFailures(Event):
-    """Nothing but failures from a model for a while; its requests are repeated."""
+    """All requests to a model have failed for a while; they are repeated."""
 
     KIND: ClassVar[str] = "retrying"
     model: str
@@ -52,7 +52,7 @@ class OnlyFailures(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServersNoticed(Event):
-    """Something about a model's servers that a reader of the results should know."""
+    """A notice about a model's servers for readers of the results."""
 
     KIND: ClassVar[str] = "noticed"
     model: str
@@ -177,7 +177,7 @@ class SiteLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServerRests(Event):
-    """Nothing is asked of a model, unless trials of others come to want that: its server is stopped until then."""
+    """The server of an idle model is stopped until trials of other models make it wanted again."""
 
     KIND: ClassVar[str] = "server_rests"
     model: str

@@ -58,7 +58,7 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def _with_deadline(gen: Generator[Any, Any, Returned], seconds: float) -> Generator[Any, Any, Returned]:
-    """The steps of a generator, each of which is given so many seconds."""
+    """Run a generator with a time limit for each of its steps."""
     deadline = time.monotonic() + seconds
     try:
         wanted = next(gen)
@@ -149,12 +149,12 @@ def _explanation(error: psycopg.Error, where: str) -> StoreError:
 
 
 def _is_passing(said: str) -> bool:
-    """Of errors that come from this side of the connection."""
+    """Whether an error of the client library may pass by itself."""
     return not any(word in said for word in ("password", "no pg_hba.conf", "does not exist", "certificate", "SSL"))
 
 
 def _single_line(text: str) -> str:
-    """What PostgreSQL says, without the question that its library asks below a connection that failed."""
+    """The message as one line, without the question that the library adds to a failed connection."""
     lines = [" ".join(line.split()) for line in text.removeprefix("connection failed: ").splitlines()]
     return " ".join(line for line in lines if line and not line.endswith("?"))
 

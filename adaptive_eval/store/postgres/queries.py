@@ -30,7 +30,7 @@ def _total(name: str) -> str:
 
 
 def _size(column: str) -> str:
-    """What is compressed is longer than the size that counts."""
+    """SQL for the counted size of a text; a compressed one has the largest."""
     plain = f"get_byte({column}, 0) = 0"
     return f"CASE WHEN {column} IS NULL THEN 0 WHEN {plain} THEN length({column}) - 2 ELSE {LARGEST_SIZE} END"
 

@@ -55,12 +55,12 @@ class RunRow(NamedTuple):
 
 @cache
 def as_psycopg_statement(query: str) -> bytes:
-    """A statement as psycopg has it: it writes `%s` for a value."""
+    """The statement with psycopg's placeholders."""
     return query.replace("?", "%s").encode()
 
 
 def shared_version(connection: PatientConnection, address: LedgerAddress) -> int:
-    """Of what the runs share, 0 where there is nothing yet; raises `StoreError` where it is a newer one than ours."""
+    """The version of the shared tables; 0 if there are none. Raises `StoreError` if it is newer than ours."""
     ((there,),) = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{SHARED}.versions"])
     if not there:
         return 0
@@ -116,7 +116,7 @@ class PostgresReading:
 
     @classmethod
     def open(cls, address: LedgerAddress) -> Self:
-        """Of a run that another process may be writing; raises `StoreError` where there is none."""
+        """Open a run that another process may be writing; raises `StoreError` if there is none."""
         connection = connect(address, read_only=True)
         with closed_on_error(connection), explained(str(address)):
             found = found_in(connection, address)
@@ -147,7 +147,7 @@ class PostgresReading:
         return QUERIES_WITH_TOKENS if self.keeps_tokens else QUERIES
 
     def keep_tokens(self) -> None:
-        """Have a place for the tokens of answers."""
+        """Make a place for the tokens of answers."""
         with self.transaction() as writes:
             writes.execute(TOKEN_LOGPROBS)
         self._tokens = True
@@ -165,7 +165,7 @@ class PostgresReading:
         return self._connection
 
     def rows(self, query: str, *values: object) -> Iterator[Row]:
-        """What a query finds."""
+        """The rows of a query."""
         with explained(self.where):
             found = self.connection.execute(as_psycopg_statement(query), values or None).fetchall()
         yield from found
@@ -198,10 +198,10 @@ class PostgresReading:
     sums_by_itself = True
 
     def kept_sums(self) -> None:
-        """Nothing: this ledger keeps no sums."""
+        """Do nothing: this ledger keeps no sums."""
 
     def make_room_for_sums(self) -> None:
-        """Nothing: this ledger keeps no sums."""
+        """Do nothing: this ledger keeps no sums."""
 
     def require_intact(self, after: int = 0) -> None:
         """Look for a trial with numbers that are none. That rows are what was written, the database sees to."""
@@ -209,7 +209,7 @@ class PostgresReading:
             raise StoreError(f"{self.where} is damaged: trials {number} is not as trials are written")
 
     def transaction(self) -> AbstractContextManager[LedgerWrites]:
-        """Raises: who reads writes nothing."""
+        """Raise `StoreError`: this side is read-only."""
         raise StoreError(f"{self.where} was opened to be read")
 
     def close(self) -> None:

@@ -108,18 +108,18 @@ TOKEN_LOGPROBS = "CREATE TABLE IF NOT EXISTS token_logprobs (id bigint PRIMARY K
 
 
 def schema_of(run: int) -> str:
-    """Where the tables of a run are."""
+    """The schema with the tables of a run."""
     return f"{SHARED}_{run}"
 
 
 def creation_steps(run: int) -> list[str]:
-    """The tables of a run that begins, in the version of today."""
+    """Statements that make the tables of a new run."""
     made = [f"CREATE SCHEMA {schema_of(run)}", f"SET LOCAL search_path TO {schema_of(run)}"]
     return [*made, *(statement for step in RUN_STEPS for statement in step)]
 
 
 def shared_step(to: int) -> list[str]:
-    """What makes version `to` of the one before it, and writes that down."""
+    """Statements that bring the shared tables to this version, and record it."""
     done = f"INSERT INTO {SHARED}.versions (version, by) VALUES ({to}, '{__version__}')"
     return [*SHARED_STEPS[to - 1], done]
 

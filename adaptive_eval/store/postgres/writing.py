@@ -64,7 +64,7 @@ _LAST_TRIAL = b"SELECT coalesce(max(id), 0) FROM trials"
 
 
 class Statement(NamedTuple):
-    """Of a transaction, with the values of each row."""
+    """One statement of a transaction, with the values of each row."""
 
     text: str
     rows: list[tuple[Any, ...]]
@@ -294,7 +294,7 @@ def _bring_up_to_date(connection: PatientConnection, address: LedgerAddress) -> 
 
 
 def _run_atomically(connection: PatientConnection, statements: Sequence[str]) -> None:
-    """The statements as one, which is done whole or not at all."""
+    """Execute the statements in one transaction."""
     with connection.transaction():
         for statement in statements:
             connection.execute(statement.encode())
