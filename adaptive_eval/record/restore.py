@@ -114,7 +114,7 @@ class StoredRun:
             elif controller.finished is None:
                 controller.tell([SetAside(at(event.model), event.reason, event.cause)])
         controller.restore(filter(None, outcomes), lost)
-        for end in events_of_kind(since_the_start(self.events), RunFinished):
+        for end in events_of_kind(events_since_start(self.events), RunFinished):
             names = set(end.waited_for or ()).intersection(setup.roster.models)
             controller.count_overrun(at(name) for name in names)
         requests = [usage.gpu_seconds for usage in usages]
