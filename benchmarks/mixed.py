@@ -24,9 +24,9 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 from adaptive_eval.core import Controller, Pace
 from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay
-from adaptive_eval.study.let_go import held_seconds
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
+from adaptive_eval.study.simulated import held_seconds
 from adaptive_eval.study.timed import drive_in_time
 from scorio.moments import FloatArray, IntArray
 

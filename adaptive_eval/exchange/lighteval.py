@@ -15,6 +15,7 @@ from adaptive_eval.exchange.samples import (
     LoggedSettings,
     Record,
     logged_answer,
+    lone_prompt,
     mapping,
     sequence,
     whole_number,
@@ -74,13 +75,7 @@ def _question_and_system(doc: Mapping[str, Any], response: Mapping[str, Any]) ->
     at = [whole_number(one) for one in (gold if isinstance(gold, list) else [gold])]
     keys = [choices[one] for one in at if one is not None and 0 <= one < len(choices)]
     turns = [(turn.get("role"), as_text(turn.get("content"))) for turn in map(mapping, sequence(response.get("input")))]
-    match turns:
-        case [("user", prompt)]:
-            system = None
-        case [("system", system), ("user", prompt)]:
-            pass
-        case _:
-            system, prompt = None, as_text(doc.get("query"))
+    prompt, system = lone_prompt(turns) or (as_text(doc.get("query")), None)
     return LoggedQuestion(prompt, "\n".join(keys), choices if len(choices) > 1 else ()), system
 
 

@@ -19,6 +19,7 @@ from adaptive_eval.exchange.samples import (
     Record,
     known_sampling,
     logged_answer,
+    lone_prompt,
     mapping,
     sequence,
 )
@@ -97,15 +98,9 @@ def _question_and_settings(row: Row, model: str, api: Any) -> tuple[LoggedQuesti
     arguments = mapping(next(iter(mapping(row.get("arguments")).values()), None))
     request = arguments.get("arg_0")
     text = as_text(request[0]) if isinstance(request, list) and request else as_text(request)
-    system, prompt = None, text
-    turns = _turns(text)
-    match [(turn.get("role"), as_text(turn.get("content"))) for turn in turns]:
-        case [("user", asked)]:
-            prompt = asked
-        case [("system", told), ("user", asked)]:
-            system, prompt = told, asked
-        case [*_, ("user", asked)]:
-            prompt = asked
+    turns = [(turn.get("role"), as_text(turn.get("content"))) for turn in _turns(text)]
+    last = turns[-1][1] if turns and turns[-1][0] == "user" else text
+    prompt, system = lone_prompt(turns) or (last, None)
     choices = tuple(map(as_text, sequence(mapping(row.get("doc")).get("choices"))))
     settings = LoggedSettings(
         served=model,

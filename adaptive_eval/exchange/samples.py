@@ -217,6 +217,16 @@ class Record(NamedTuple):
     """An export of this program has it: it was a trial of its own, whether or not another answer is the same."""
 
 
+def lone_prompt(turns: Sequence[tuple[object, str]]) -> tuple[str, str | None] | None:
+    """Prompt and system message of a conversation that has nothing else; None if it has."""
+    match turns:
+        case [("user", prompt)]:
+            return prompt, None
+        case [("system", system), ("user", prompt)]:
+            return prompt, system
+    return None
+
+
 def tidy_text(text: str) -> str:
     """A short text without what is no Unicode, which neither a table nor a configuration can hold."""
     return valid_text(text) or ""

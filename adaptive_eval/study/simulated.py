@@ -17,11 +17,10 @@ from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
-from adaptive_eval.study.let_go import held_seconds
 from adaptive_eval.study.scenario import AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.slots import DecidedRun, TimeTaken, times_taken
-from adaptive_eval.study.timed import Timeline, drive_in_time
+from adaptive_eval.study.timed import ServedSpans, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
@@ -296,3 +295,32 @@ def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> It
     """Layers (L, M) of log-normal factors with median 1."""
     while True:
         yield np.exp(spread * rng.standard_normal((len(spread), questions)))
+
+
+def held_seconds(timeline: Timeline, served: ServiceCosts) -> tuple[float, ...]:
+    """Seconds for which each model holds its servers: until its last answer, without those for which they are stopped.
+
+    A run stops servers that it has started at once if it knows how long a batch takes (`supply.idle_servers`), and what
+    it takes to start them again is in no server time.
+    """
+    held = [float(one.end.max(initial=0.0)) for one in timeline.served]
+    batches = [timeline.served[model] for model in served.batched]
+    for models in served.stopped_for_batches if batches else ():
+        gone = _stopped_seconds([timeline.served[model] for model in models], batches, served.start_seconds)
+        for model in models:
+            held[model] = max(held[model] - gone, 0.0)
+    return tuple(held)
+
+
+def _stopped_seconds(own: Sequence[ServedSpans], batches: Sequence[ServedSpans], start: float) -> float:
+    """Seconds of all gaps between answers of these that are longer than a start, in which a batch is under way."""
+    begins, ends = (np.concatenate(times) for times in zip(*own, strict=True))
+    order = np.argsort(begins, kind="stable")
+    since, until = np.maximum.accumulate(ends[order])[:-1], begins[order][1:]
+    long = until - since > start
+    taken, back = (np.concatenate(times) for times in zip(*batches, strict=True))
+    return sum(
+        float(to - at)
+        for at, to in zip(since[long], until[long], strict=True)
+        if np.any((taken < to) & (back > at + start))
+    )

@@ -1,7 +1,7 @@
 """From simulated runs to what a forecast says of them: costs, chances, and how close two models may be."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -23,12 +23,11 @@ from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
     FORMAT,
-    AlreadySpent,
     Costs,
-    CostsBefore,
     Forecast,
     GradeCosts,
     Outlook,
+    PartCosts,
     Range,
     SmallestDifferences,
     TableCell,
@@ -208,6 +207,13 @@ def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
     }
 
 
+def _part_costs(
+    known: Mapping[str, bool], trials: int, tokens: float, usd: float, gpu_seconds: float, seconds: float | None
+) -> PartCosts:
+    costs = {"tokens": tokens, "usd": usd, "gpu_hours": gpu_seconds / HOUR}
+    return PartCosts(trials, **{name: cost if known[name] else None for name, cost in costs.items()}, seconds=seconds)
+
+
 def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedRun) -> Costs:
     known = _known_costs(scenario, prepared)
 
@@ -224,33 +230,23 @@ def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, prepared: PreparedR
     )
 
 
-def _spent(scenario: Scenario, prepared: PreparedRun) -> AlreadySpent | None:
-    recorded, known = scenario.served.recorded, _known_costs(scenario, prepared)
+def _spent(scenario: Scenario, prepared: PreparedRun) -> PartCosts | None:
+    recorded, first = scenario.served.recorded, scenario.before.there
     if recorded is None:
         return None
-    tokens, usd, gpu_seconds = price_counts(count_recorded(recorded, scenario.bench.categories), scenario.served.costs)
-    first = scenario.before.there
-    return AlreadySpent(
-        trials=int((recorded >= 0).sum()) + first.trials,
-        tokens=tokens + first.cost.tokens if known["tokens"] else None,
-        usd=usd + first.cost.usd if known["usd"] else None,
-        gpu_hours=(gpu_seconds + first.cost.gpu_seconds) / HOUR if known["gpu_hours"] else None,
-        seconds=scenario.elapsed,
-    )
+    used = price_counts(count_recorded(recorded, scenario.bench.categories), scenario.served.costs)
+    tokens, usd, gpu_seconds = map(sum, zip(used, first.cost, strict=True))
+    trials = int((recorded >= 0).sum()) + first.trials
+    return _part_costs(_known_costs(scenario, prepared), trials, tokens, usd, gpu_seconds, scenario.elapsed)
 
 
-def _costs_before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> CostsBefore | None:
+def _costs_before(scenario: Scenario, prepared: PreparedRun, *, of_opponent: bool) -> PartCosts | None:
     """Cost of what comes first, if that is the opponent's, or greedy answers."""
     before, known = scenario.before, _known_costs(scenario, prepared)
     if before == NOTHING_BEFORE or of_opponent != (before.opponent is not None):
         return None
-    return CostsBefore(
-        trials=before.trials,
-        tokens=before.tokens if known["tokens"] else None,
-        usd=before.usd if known["usd"] else None,
-        gpu_hours=before.gpu_seconds / HOUR if known["gpu_hours"] else None,
-        seconds=before.to_come if known["seconds"] else None,
-    )
+    seconds = before.to_come if known["seconds"] else None
+    return _part_costs(known, before.trials, before.tokens, before.usd, before.gpu_seconds, seconds)
 
 
 def _grade_costs(

@@ -119,26 +119,14 @@ class FixedWithAsMany:
 
 
 @dataclass(frozen=True, slots=True)
-class AlreadySpent:
-    """Usage of the run so far."""
-
-    trials: int
-    tokens: float | None
-    usd: float | None
-    gpu_hours: float | None
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class CostsBefore:
-    """Cost of answers that come first; the costs of `need` and `capped` contain it."""
+class PartCosts:
+    """Costs of a part of what the run costs; None if unknown."""
 
     trials: int
     tokens: float | None
     usd: float | None
     gpu_hours: float | None
     seconds: float | None
-    """For those that are not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +182,13 @@ class Forecast:
     """Without any cap."""
     capped: Outlook | None
     """Within the configured budget; None where there is none."""
-    spent: AlreadySpent | None
+    spent: PartCosts | None
     """None unless the pilot is the run that would be continued; the costs of `need` and `capped` contain it."""
-    greedy: CostsBefore | None
-    """None where the run has no greedy answers as R0."""
-    opponent: CostsBefore | None
-    """Of the model that all others are compared with; None where the run asks none."""
+    greedy: PartCosts | None
+    """Of greedy answers, which come first: `seconds` are of those to come, and `need` and `capped` contain them. None
+    where the run has no greedy answers as R0."""
+    opponent: PartCosts | None
+    """The same of the model that all others are compared with; None where the run asks none."""
     grading: GradeCosts | None
     """None where nobody is asked for grades."""
     fixed: Mapping[str, float | None]

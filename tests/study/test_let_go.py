@@ -8,9 +8,9 @@ import yaml
 from planned import MODELS, prepared_from, write_config
 
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
-from adaptive_eval.study.let_go import held_seconds
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
+from adaptive_eval.study.simulated import held_seconds
 from adaptive_eval.study.timed import ServedSpans, Timeline
 
 USAGE = AnswerUsage(*(np.ones((4, 2)) for _ in range(3)), np.zeros(4))

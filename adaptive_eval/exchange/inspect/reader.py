@@ -19,6 +19,7 @@ from adaptive_eval.exchange.samples import (
     finite_number,
     known_sampling,
     logged_answer,
+    lone_prompt,
     mapping,
     sequence,
     value_of_score,
@@ -182,11 +183,8 @@ def _conversation(sample: Sample) -> tuple[str, str | None]:
         if message.get("role") == "assistant":
             break
         turns.append((message.get("role"), _text(message.get("content"), sample)[0]))
-    match turns:
-        case [("user", asked)]:
-            return asked, None
-        case [("system", system), ("user", asked)]:
-            return asked, system
+    if (found := lone_prompt(turns)) is not None:
+        return found
     given = sample.get("input")
     if isinstance(given, str):
         return given, None
