@@ -44,7 +44,7 @@ class TableFormat(NamedTuple):
     """Rows of a tool, be they CSV, JSON lines or Parquet."""
 
     name: str
-    """As in "those that can be read are ..."."""
+    """Plural name, as in "those that can be read are ..."."""
     recognises: Callable[[frozenset[str]], bool]
     """Whether a table with these columns is one."""
     read: Callable[[LogFile, Rows], Records]

@@ -20,13 +20,13 @@ class ExportFormat(NamedTuple):
     """One format: what its files are called, and who writes them."""
 
     place: str
-    """Where an export lies in the run directory, unless it is told otherwise."""
+    """Name of an export in the run directory, if no other is given."""
     write: Callable[[ExportSource, Path, bool, OnProgress], None]
     """Writes the run to a path, with or without what the models wrote, and tells how many trials are written."""
     texts: bool | None = None
     """Whether what the models wrote is written unless it is said otherwise; None: nobody is asked."""
     ending: str | None = None
-    """How its files end where it is a folder of files."""
+    """Ending of its files, if it is a folder of files."""
 
 
 EXPORTS: dict[str, ExportFormat] = {

@@ -16,7 +16,7 @@ from adaptive_eval.exchange.samples import LogError, LogFile, LoggedQuestion, Lo
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 BETWEEN = "\0"
-"""Between task and id in the key of a question, until it is known whether there are several tasks."""
+"""Separator of task and id in the key of a question, until it is known whether there are several tasks."""
 
 
 class PlacedRecord(NamedTuple):
@@ -156,12 +156,12 @@ class RecordGatherer:
 
     @property
     def missing(self) -> Mapping[str, Mapping[str, int]]:
-        """For each model why how many of its records are no trials."""
+        """Number of records of each model that are no trials, by the reason."""
         return {name: dict(model.missing) for name, model in self._models.items() if model.missing}
 
     @property
     def repeated(self) -> Mapping[str, int]:
-        """For each model how many of its answers repeat another one, and are not counted beside it."""
+        """Number of answers of each model that repeat another one, and are not counted beside it."""
         return {} if self._repeats is None else self._repeats.dropped
 
     @property

@@ -25,7 +25,7 @@ from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
 from adaptive_eval.store.rows import valid_text
 
 LARGEST = 2**53
-"""Up to here every whole number is a float, too."""
+"""The largest number up to which every whole number is a float, too."""
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -126,7 +126,7 @@ class LogFile:
     graded_anew: bool = False
     """Its texts are graded, whatever scores it has."""
     share: float = 0.0
-    """How much of it is read, 0 to 1."""
+    """The share of it that is read, 0 to 1."""
 
     def refuse(self, problem: str, record: str | None = None) -> LogError:
         """The error of this file, or of a record in it."""
@@ -134,7 +134,7 @@ class LogFile:
 
 
 class LoggedSettings(NamedTuple):
-    """How a model was asked, as far as its log says; keys and values are those of the configuration."""
+    """Settings with which a model was asked, as far as its log says; keys and values are those of the configuration."""
 
     served: str | None = None
     """The name under which its server knows it."""

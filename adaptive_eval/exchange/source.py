@@ -48,7 +48,7 @@ class ExportSource:
         return self.run.setup.questions
 
     def model(self, name: str) -> ModelConfig | None:
-        """How a model is configured; None where it has left the run."""
+        """The configuration of a model; None if it has left the run."""
         return next((model for model in self.run.setup.config.models if model.name == name), None)
 
     def prompt(self, name: str, question: Question) -> Prompt:

@@ -15,7 +15,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.store import Names
 
 NESTED = {"signals", "sampling"}
-"""Of a model: mappings, which are no cell of a table."""
+"""Fields of a model that are mappings, and so no cell of a table."""
 
 
 class LookLine(NamedTuple):

@@ -15,7 +15,7 @@ from adaptive_eval.record.results import GroupRow
 from scorio.moments import CountArray, over_categories
 
 BENCHMARK = "benchmark"
-"""What several benchmarks are told apart by."""
+"""The name of the groups that are benchmarks."""
 
 
 def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[str, tuple[str, ...]]:

@@ -68,7 +68,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run has ended, by what it has stored."""
+    """The end of a run, from what it has stored."""
 
     reason: Reason | None
     """None: the user or an error stopped it."""

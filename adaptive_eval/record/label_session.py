@@ -35,7 +35,7 @@ class AnswerToLabel:
     number: int
     """Answers of this session."""
     texts: Mapping[str, str]
-    """By what they are, with what nobody would see written out."""
+    """Texts by name, with invisible characters written out."""
     fields: tuple[BallotField, ...]
     """The fields of a label; it has a level of each."""
     given: str | None = None
@@ -50,7 +50,7 @@ class LabelSession:
         self._chosen: list[tuple[Labelled, Mapping[str, str]]] = []
         self._at = 0
         self._given: dict[int, str] = {}
-        """By place; "" where it was skipped."""
+        """Labels by place; "" if it was skipped."""
 
     @property
     def current(self) -> AnswerToLabel | None:

@@ -28,7 +28,7 @@ from adaptive_eval.questions.types import Question
 
 LABELS_FILE = "labels.jsonl"
 JOINED = ", "
-"""Between the levels of several criteria."""
+"""Separator of the levels of several criteria."""
 RIGHT, WRONG = "correct", "wrong"
 MOST_BYTES = 64 * 1024 * 1024
 NUMBER = re.compile("[0-9]{1,18}")

@@ -148,7 +148,7 @@ def read_prior(
 def _source_questions(
     section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]
 ) -> dict[str, tuple[str, ...]]:
-    """For each question of this run the questions of the earlier run whose outcomes it takes."""
+    """The questions of the earlier run whose outcomes each question of this run takes."""
     there = {question.id for question in theirs}
     if section.groups:
         members: dict[str, list[str]] = defaultdict(list)

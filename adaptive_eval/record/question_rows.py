@@ -133,7 +133,7 @@ class WrittenRows(QuestionRows):
 
 
 _NEXT = b'},{"id":'
-"""Between two rows, and nowhere else: in a text of JSON its quotes have a backslash before them."""
+"""The bytes between two rows, and nowhere else: in a text of JSON its quotes have a backslash before them."""
 
 
 def parse_rows(part: bytes) -> tuple[QuestionRow, ...]:

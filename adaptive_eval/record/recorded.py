@@ -22,7 +22,7 @@ LOGS = "imported logs"
 """Name of the grader of imported outcomes."""
 
 Recorded = Mapping[str, OutcomesRecorded]
-"""By model of this run."""
+"""Recorded outcomes by model of this run."""
 
 
 def kept_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:

@@ -85,7 +85,7 @@ class RelabelledRubric:
     assumed: Mapping[str, float]
     """Values for signals that are not there."""
     models: tuple[RelabelledModel, ...]
-    """In the order of the run's own ranking."""
+    """The models in the order of the run's own ranking."""
     tau_b: float | None
     """Kendall's tau-b of its scores with those of the run's rubric; None where too few models have one."""
 
@@ -104,7 +104,7 @@ class Relabelling:
 
     run: str
     trials: int
-    """With a grade, in complete rounds."""
+    """Number of graded trials of complete rounds."""
     rubrics: tuple[RelabelledRubric, ...]
     """The run's own first."""
     not_there: tuple[RubricNotThere, ...]
@@ -176,10 +176,10 @@ class _Trials:
     model: NDArray[np.int32]
     question: NDArray[np.int32]
     category: NDArray[np.int32]
-    """As it is stored."""
+    """The stored category."""
     signals: TrialSignals
     opening: NDArray[np.bool_]
-    """Those of the first round."""
+    """Mask of the trials of the first round."""
 
     def __len__(self) -> int:
         return len(self.model)

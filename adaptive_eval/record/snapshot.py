@@ -67,7 +67,7 @@ class RunSubject:
     metrics: tuple[str, ...] = ()
     """Metrics for the report."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By what questions are told apart, and the group of each."""
+    """Groups of the questions, by what they are told apart by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Snapshot:
 
     @cached_property
     def recorded(self) -> Mapping[int, str]:
-        """For each recorded model the run that its outcomes come from."""
+        """The run that the outcomes of each recorded model come from."""
         names = {event.model: event.run for event in events_of_kind(self.events, OutcomesRecorded)}
         return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
 

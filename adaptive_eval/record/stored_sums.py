@@ -1,4 +1,4 @@
-"""What a run has stored, added up: read once, and brought up to date by what has come since."""
+"""Sums of what a run has stored: read once, and brought up to date by what has come since."""
 
 from collections.abc import Container, Sequence
 
@@ -20,7 +20,7 @@ from adaptive_eval.store.kept_sums import Counts, merge_sums, thin_out, total_sp
 STEPS = 200
 """Moments at which the usage is kept."""
 ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
-"""After these, looks may have been taken anew, and grades may have changed."""
+"""Events after which looks may have been taken anew, and grades may have changed."""
 
 
 class StoredSums:

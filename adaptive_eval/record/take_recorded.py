@@ -97,7 +97,7 @@ class _EarlierOutcomes:
     def __init__(self, stored: StoredRun, prepared: PreparedRun) -> None:
         self._stored, self._prepared = stored, prepared
         self._before = kept_outcomes(stored.setup.config, stored.events)
-        """Of models that were recorded in the earlier run already."""
+        """Outcomes of models that were recorded in the earlier run already."""
 
     def take(self, model: ModelConfig, run: Path) -> OutcomesRecorded:
         """Take all outcomes of one model; raises `ConfigError` if some question has none."""

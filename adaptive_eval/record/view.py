@@ -98,7 +98,7 @@ class EventView:
     kind: str
     body: Mapping[str, object]
     text: str | None
-    """In words; None where it shows anyway."""
+    """The event in words; None if it shows anyway."""
 
 
 @dataclass(frozen=True, slots=True)

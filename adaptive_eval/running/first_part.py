@@ -29,7 +29,7 @@ NEVER_SO_NARROW = 1e-9
 PARTS = ("greedy", "opponent")
 """Their folders, and what their costs are called."""
 SPENT = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
-"""Nothing is left for the run itself."""
+"""Reasons that leave nothing for the run itself."""
 
 AskRun = Callable[[StartingPoint], Awaitable[Ended]]
 """Asks for what such a run lacks, to its end."""
@@ -41,7 +41,7 @@ class RunSpending(NamedTuple):
     trials: int
     cost: Cost
     counted_gpu_seconds: float
-    """What a cap on GPU time counts."""
+    """GPU seconds under a cap."""
     seconds: float
 
 

@@ -31,7 +31,7 @@ When = Literal["end", "stall", "alarm"]
 WEBHOOK_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
 AT_THE_END = 45.0
-"""So long a run that has ended waits for what is being sent."""
+"""Seconds that a run that has ended waits for what is being sent."""
 LONGEST_BETWEEN = 60.0
 """Seconds between two questions whether anything has come."""
 

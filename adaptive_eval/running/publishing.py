@@ -13,8 +13,8 @@ from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import Snapshot
 
 SHARE_OF_TIME = 0.1
-"""Of the time at most this goes into results.json: with thousands of questions it takes a while to write, and where
-looks follow each other faster than that, only the latest is written."""
+"""The largest share of the time that goes into results.json: with thousands of questions it takes a while to write, and
+where looks follow each other faster than that, only the latest is written."""
 BETWEEN_LOOKS_SECONDS = 10.0
 """Trials whose round is not complete yet are in results.json, too, marked as not judged."""
 

@@ -78,7 +78,7 @@ class Regraded(NamedTuple):
     failed: int
     """Answers on which the grader failed."""
     before: Results | None = None
-    """What the run had found by the grades of before; None before the first look, or where plug-ins decide."""
+    """Results by the grades of before; None before the first look, or if plug-ins decide."""
     after: Results | None = None
 
 

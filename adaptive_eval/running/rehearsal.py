@@ -1,4 +1,4 @@
-"""What a dry run asks for: two real answers of each model, graded as the run would grade them."""
+"""Rehearsal of a dry run: two real answers of each model, graded as the run would grade them."""
 
 import asyncio
 import tempfile
@@ -18,7 +18,7 @@ from adaptive_eval.seeds import trial_seed
 from adaptive_eval.supply.types import Lane
 
 ANSWERS = 2
-"""Of each model, to the first questions: one may be an exception."""
+"""Answers of each model, to the first questions: one may be an exception."""
 
 
 class TriedAnswer(NamedTuple):

@@ -1,4 +1,4 @@
-"""What it may cost to have stored answers judged anew, under the caps of the configuration.
+"""Cost of having stored answers judged anew, under the caps of the configuration.
 
 A regrade changes all grades or none, so it is not begun unless the caps bear every verdict at its worst, on top of what
 the run has spent. A reply that is lost on the way counts at its worst, and is asked for again where they bear it.
@@ -22,7 +22,7 @@ from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, St
 from adaptive_eval.store.spending import spent_in_all
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
-"""What is bought, as `budget` counts it."""
+"""Names of what is bought, as `budget` counts it."""
 
 
 class RejudgingCosts:

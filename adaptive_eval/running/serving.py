@@ -151,9 +151,9 @@ class Serving:
     endpoints: Sequence[Endpoint]
     """One for each model, in their order."""
     hosts: Sequence[StartedHost] = ()
-    """Where servers are started; each must be loaded before its endpoint answers."""
+    """Hosts that start servers; each must be loaded before its endpoint answers."""
     secrets: tuple[str, ...] = ()
-    """What servers are sent and no answer is stored with, in every form."""
+    """Secrets that servers are sent, in every form; no answer is stored with one."""
     ending: bool = False
     """Servers are being stopped."""
     at_once: bool = False

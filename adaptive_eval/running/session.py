@@ -96,11 +96,11 @@ class Session:
         )
         self._events = store.reader.events()
         self._late: list[Event] = []
-        """What happened when the scheduler was over, to be committed in the end."""
+        """Events that came when the scheduler was over, to be committed in the end."""
         self._commands = SettledCommands(prepared.config, self._note)
         self._failed = False
         self._over = False
-        """Nothing comes any more."""
+        """Whether the run is over."""
 
     async def carry_on(self, opened: OpenedStore, news: Sequence[Event], interrupts: StopSource) -> Ended:
         """Run until the end, and write it down."""

@@ -25,12 +25,12 @@ from adaptive_eval.running.serving import LOGS
 from adaptive_eval.running.watching import IdleWatcher
 
 AT_THE_END = 60.0
-"""So long a run that has ended waits for its trackers."""
+"""Seconds that a run that has ended waits for its trackers."""
 OWN_VARIABLES = {
     "wandb": ("WANDB_",),
     "mlflow": ("MLFLOW_", "DATABRICKS_", "AWS_", "AZURE_", "GOOGLE_"),  # stores of artifacts too
 }
-"""How the variables begin that are a tracker's own, keys among them."""
+"""Prefixes of the variables that are a tracker's own, keys among them."""
 
 
 def open_tracking(config: RunConfig, directory: Path) -> "Tracking | None":
@@ -48,7 +48,7 @@ def open_tracking(config: RunConfig, directory: Path) -> "Tracking | None":
 
 
 def options(report: ReportConfig) -> Mapping[str, Sequence[str]]:
-    """For each tracker the options of `adaptive-eval track`."""
+    """Options of `adaptive-eval track` for each tracker."""
     found = {}
     for name in ("wandb", "mlflow"):
         section = getattr(report, name)

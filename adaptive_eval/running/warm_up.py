@@ -1,4 +1,4 @@
-"""What would stop the loop of a run for a moment, done before it begins."""
+"""Slow computations that would stop the loop of a run for a moment, done before it begins."""
 
 from dataclasses import replace
 

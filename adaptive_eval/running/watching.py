@@ -1,4 +1,4 @@
-"""Who watches a run."""
+"""Watchers of a run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -76,7 +76,7 @@ class TwoPartWatcher:
     """Watches a run that has another one before it, whose watchers see one run from beginning to end."""
 
     def __init__(self, watcher: Watcher, name: str, models: Sequence[str], promise: str | None) -> None:
-        """What is said of the run itself."""
+        """Name, models and promise are those of the run itself."""
         self._watcher, self._name, self._models, self._promise = watcher, name, models, promise
         self._take: Callable[[], Status] | None = None
         self._before = (0, 0)

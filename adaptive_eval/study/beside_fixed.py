@@ -32,10 +32,10 @@ from scorio.moments import FloatArray, IntArray
 
 WORLDS = 20
 FIXED_DRAWS = 3
-"""Of the fixed design in each."""
+"""Draws of the fixed design in each world."""
 FEWEST_WORLDS = 5
 MOST_TRIALS = 6_000_000
-"""Of the fixed design in all worlds together."""
+"""Trials of the fixed design in all worlds together."""
 OFF = 0.07
 WIDER = 1.5
 Z_80 = float(ndtri(0.9))
@@ -60,10 +60,10 @@ def store_beside_fixed(directory: Path) -> bool:
 
 class _InOneWorld(NamedTuple):
     trials: float
-    """Of a run, a question."""
+    """Trials of a run, per question."""
     called: float
     curve: FloatArray
-    """What one look calls after 1, 2 ... trials."""
+    """Calls of one look after 1, 2 ... trials."""
 
 
 def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0) -> BesideFixed | None:

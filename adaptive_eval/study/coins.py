@@ -1,4 +1,4 @@
-"""How fast each metric finds the true order of the paper's eleven biased coins (section 2.7, Fig. 1).
+"""Speed at which each metric finds the true order of the paper's eleven biased coins (section 2.7, Fig. 1).
 
 Three ways to the mean of Kendall's tau-b after N trials: over independent matrices, and over bootstraps of matrices
 that are resampled by columns (whole trials) or by rows (each question alone). A bootstrap of one matrix tells of that
@@ -46,14 +46,14 @@ AT_A_TIME = 50
 
 
 class CoinsRequest(NamedTuple):
-    """How much of the study of the coins is done."""
+    """Sizes and seed of the study of the coins."""
 
     matrices: int = 1000
     """Independent ones."""
     bootstrapped: int = 40
     """Matrices that are resampled."""
     replicates: int = 10_000
-    """Of all of these together, for each scheme and metric."""
+    """Bootstraps of all of these together, for each scheme and metric."""
     seed: int = 0
 
 
@@ -171,7 +171,7 @@ def _lead(curves: dict[str, FloatArray]) -> list[Criterion]:
 
 
 def _agreement(alone: dict[str, FloatArray], resampled: dict[str, dict[str, FloatArray]]) -> list[Criterion]:
-    """How far the mean over bootstraps is from independent matrices.
+    """Criteria for the distance of the mean over bootstraps from independent matrices.
 
     N trials that are resampled from 80 scatter as 1/N + 1/80 does: they are worth N' = 1 / (1/N + 1/80) new ones.
     """

@@ -18,7 +18,7 @@ from scorio.moments import IntArray
 MOST = 1 << 16
 
 CostTable = Sequence[Sequence[Cost]]
-"""What a trial costs, by model and category."""
+"""Cost of a trial, by model and category."""
 
 
 def drive(

@@ -91,7 +91,7 @@ def at_most(what: str, found: float, most: float) -> Criterion:
 
 
 def ignore_progress(share: float, state: str) -> None:
-    """For those who do not want to hear how far a study is."""
+    """Take no notice of the progress."""
 
 
 def part_of_progress(on_progress: OnStudyProgress, first: float, last: float) -> OnStudyProgress:

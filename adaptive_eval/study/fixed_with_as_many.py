@@ -1,4 +1,4 @@
-"""What a sceptic asks for: the run beside the smallest fixed number of trials that calls as many pairs.
+"""The run beside the smallest fixed number of trials that calls as many pairs: what a sceptic asks for.
 
 The maximum of trials for everyone calls more pairs than a run that gives up what it cannot settle, so that a share of
 its cost says little. Here the number is chosen by who knows the outcome: the smallest N at which one look, at the
@@ -21,7 +21,7 @@ from scorio.moments import FloatArray
 
 MOST_WORLDS = 20
 MOST_TRIALS = 2_000_000
-"""Of all these worlds together: the fixed design is looked at after each of its trials."""
+"""Trials of all these worlds together: the fixed design is looked at after each of its trials."""
 
 
 def fixed_with_as_many(

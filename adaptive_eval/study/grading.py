@@ -1,4 +1,4 @@
-"""What the grades of a run to come cost that a judge or a verifier is asked for: as in a pilot, else guessed."""
+"""Expected cost of the grades by a judge or a verifier in a run to come: as in a pilot, else guessed."""
 
 from collections.abc import Sequence
 from functools import reduce

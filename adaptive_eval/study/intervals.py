@@ -1,4 +1,4 @@
-"""How often 95% intervals of a score hold the true one (paper, section 2.6): the credible interval, and its rivals.
+"""Coverage of 95% intervals of a score (paper, section 2.6): the credible interval, and its rivals.
 
 The truth is the mean chance of these M questions, drawn anew for each replicate around the means of the coins. Against
 the credible interval of Bayes@N, and the same on the average scale, stand intervals from the central limit theorem
@@ -43,7 +43,7 @@ KINDS = (
 
 
 class IntervalsRequest(NamedTuple):
-    """How many models are drawn for each number of questions and trials."""
+    """Number of models that are drawn for each number of questions and trials, and the seed."""
 
     replicates: int = 1000
     seed: int = 0

@@ -25,11 +25,11 @@ class OneLook(NamedTuple):
     called: FloatArray
     """Neighbours that are told apart."""
     wrong: FloatArray
-    """How many of the calls are for a model that is truly worse or equal."""
+    """Number of calls for a model that is truly worse or equal."""
     any_wrong: FloatArray
     """1 where there is one."""
     ties: FloatArray
-    """How many of the wrong calls are between equals."""
+    """Number of wrong calls between equals."""
     tau_b: FloatArray
     """Kendall's tau-b of the scores with the true ones; nan where these are all equal."""
 

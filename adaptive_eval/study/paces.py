@@ -1,4 +1,4 @@
-"""What the run would cost at every pace that `trials.favour` knows, in a few of the worlds of its forecast."""
+"""Costs of the run at every pace that `trials.favour` knows, in a few of the worlds of its forecast."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import get_args

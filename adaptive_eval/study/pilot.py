@@ -35,9 +35,9 @@ from adaptive_eval.store.spending import spent_on_opponent
 from scorio.moments import FloatArray
 
 BYTES_A_TOKEN = 4.0
-"""Of a prompt in English, by the makers of tokenizers."""
+"""Bytes a token of a prompt in English, by the makers of tokenizers."""
 GUESSED_SHARE = 0.25
-"""Of `max_tokens`: the length of an answer where nothing is known."""
+"""Length of an answer as a share of `max_tokens`, if nothing is known."""
 GUESSED_SPEED = 40.0
 """Tokens a second of one answer among many on a busy server."""
 GUESSED_SPREAD = 0.5
@@ -199,13 +199,13 @@ class Pilot:
     """Seconds that the pilot was active."""
     header: RunHeader
     remarks: tuple[str, ...]
-    """What does not fit, in sentences."""
+    """Sentences on what does not fit."""
     batches: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Seconds that its batches took, by model."""
     grading: JudgeUse | None = None
-    """What its grades have used, where somebody was asked for them."""
+    """Usage of its grades, if somebody was asked for them."""
     opponent: OpponentAnswered | None = None
-    """What the answers of its opponent have used, where it has asked one."""
+    """Usage of the answers of its opponent, if it has asked one."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:

@@ -1,4 +1,4 @@
-"""What outcomes of an older model are worth as a prior for the newer one (paper, section 2.8, Fig. 2).
+"""Value of outcomes of an older model as a prior for the newer one (paper, section 2.8, Fig. 2).
 
 Eight models, the questions of the i-th answered with chances drawn from Beta(i + 3, 12 - i), whose means are the
 printed ones. An update draws anew from Beta(i + 3 + s, 12 - i + s') with s, s' = +-1. Of the original D trials of each
@@ -37,7 +37,7 @@ AT_A_TIME = 1000
 
 
 class PriorsRequest(NamedTuple):
-    """How many updates of all models are drawn."""
+    """Number of updates of all models that are drawn, and the seed."""
 
     replicates: int = 50_000
     seed: int = 0

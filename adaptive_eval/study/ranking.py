@@ -31,7 +31,7 @@ THRESHOLD = 1.645
 TIED = (3, 4)
 """LLM4 and LLM5, whose true means are equal."""
 PROMISE = 0.10
-"""How often a pair of equals may be told apart: two sides of 5%."""
+"""Chance with which a pair of equals may be told apart: two sides of 5%."""
 PRINTED: dict[str, tuple[int, ...]] = {
     "gold": (1, 2, 3, 5, 4, 6, 7, 7, 8, 9, 10),
     "without": (1, 3, 2, 5, 4, 6, 7, 8, 9, 10, 11),
@@ -41,7 +41,7 @@ PRINTED: dict[str, tuple[int, ...]] = {
 
 
 class RankingRequest(NamedTuple):
-    """How many matrices are drawn and ranked."""
+    """Number of matrices that are drawn and ranked, and the seed."""
 
     replicates: int = 10_000
     seed: int = 0

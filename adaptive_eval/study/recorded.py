@@ -11,7 +11,7 @@ from adaptive_eval.store.address import is_place_of_runs
 from scorio.moments import FloatArray, IntArray
 
 MOST_TRIALS = 80
-"""Of each question, where more were recorded and no number is given: as many as in the paper."""
+"""Trials of each question if more were recorded and no number is given: as many as in the paper."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

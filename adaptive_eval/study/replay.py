@@ -48,9 +48,9 @@ class OutcomeSource:
     outcomes: IntArray | None = None
     """(L, M, N): what was recorded, in its order, -1 for no trial."""
     answers: tuple[RecordedAnswers, ...] | None = None
-    """What the recording knows of the answers of each model, where it has more than grades."""
+    """Facts about the answers of each model, if the recording has more than grades."""
     weighing: Weighing | None = None
-    """What questions weigh, where they are of several benchmarks."""
+    """Weights of the questions, if they are of several benchmarks."""
 
     @property
     def truth(self) -> FloatArray:
@@ -217,7 +217,7 @@ class PerformedReplay:
 
     controller: Controller
     source: OutcomeSource
-    """With its questions in the order in which they were asked."""
+    """The source, with its questions in the order in which they were asked."""
 
 
 def perform_replay(

@@ -1,4 +1,4 @@
-"""What a forecast says of models that share their seeds: runs are simulated as if nothing came of that.
+"""Sentences of a forecast on models that share their seeds: runs are simulated as if nothing came of that.
 
 What a server makes of a seed is not known beforehand. So the simulated runs are the most that such a run takes, and
 beside them stands the least: what near copies took. Of a pilot whose models shared their seeds, it is known how far
@@ -33,7 +33,7 @@ def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: floa
 
 
 def _pilot_pair_sentences(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
-    """How far each compared pair went together in a pilot whose models shared their seeds."""
+    """Sentences on how far each compared pair went together in a pilot whose models shared their seeds."""
     plan, names = prepared.plan, prepared.models
     if stored_config(pilot.header).trials.seeds == "hashed":
         return

@@ -1,4 +1,4 @@
-"""What simulated runs are made of: who is compared and who serves, and the plans with other budgets and confidences."""
+"""Scenario of simulated runs: models, servers, and the plans with other budgets and confidences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -84,7 +84,7 @@ class ServiceCosts(NamedTuple):
 
     usage: AnswerUsage
     costs: Sequence[Sequence[Cost]]
-    """By model and category."""
+    """Costs by model and category."""
     slots: Sequence[int]
     """Requests at a time, by model."""
     recorded: IntArray | None = None
@@ -92,9 +92,9 @@ class ServiceCosts(NamedTuple):
     in_turn: Sequence[ServingGroup] = ()
     """Models that share places, of which each serves one at a time."""
     swap_seconds: float = 0.0
-    """What it takes to bring another one of a group."""
+    """Seconds to bring another one of a group."""
     wake_seconds: float | None = None
-    """What it takes to bring another one that sleeps at that place; None: it does not sleep."""
+    """Seconds to wake another one that sleeps at that place; None: it does not sleep."""
     overlap: bool = False
     """Places have memory for another model while the last answers of one come."""
     batched: Sequence[int] = ()
@@ -102,7 +102,7 @@ class ServiceCosts(NamedTuple):
     stopped_for_batches: Sequence[Sequence[int]] = ()
     """The models of each place, or places, where the run starts servers, and stops them while it waits for a batch."""
     verdicts: VerdictTimes = NO_VERDICTS
-    """Of a judge or a verifier that is asked for them."""
+    """Times of the verdicts of a judge or a verifier."""
 
     @property
     def start_seconds(self) -> float:
@@ -148,7 +148,7 @@ class Scenario:
     first: NDArray[np.integer] | None = None
     """(L, M): trials that were imported, which the first look has."""
     before: AnswersBefore = NOTHING_BEFORE
-    """What comes before the first round, and counts under the caps, too."""
+    """Answers that come before the first round, and count under the caps, too."""
 
     def left(self, budget: Budget) -> Budget:
         """The caps without what the answers before the first round take of them."""

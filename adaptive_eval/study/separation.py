@@ -1,4 +1,4 @@
-"""How many trials it takes to tell two near coins apart, LLM9 and LLM10 (paper, section 2.9, Fig. 3)."""
+"""Trials that it takes to tell two near coins apart, LLM9 and LLM10 (paper, section 2.9, Fig. 3)."""
 
 from typing import NamedTuple
 
@@ -19,12 +19,12 @@ from scorio.moments import FloatArray
 
 WORSE, BETTER = 8, 9
 PRINTED = {80: (0.837, 1.14), 199: (0.947, 1.645), 285: (0.969, 1.96)}
-"""What the paper prints: the chance of the right order, and |z|."""
+"""The chance of the right order, and |z|, as the paper prints them."""
 STEP, MOST = 5, 300
 
 
 class SeparationRequest(NamedTuple):
-    """How many pairs of matrices are drawn."""
+    """Number of pairs of matrices that are drawn, and the seed."""
 
     replicates: int = 20_000
     seed: int = 0

@@ -39,7 +39,7 @@ class TrialLoad:
         self.end = math.inf
         """When the last of them has ended, if nothing more is issued."""
         self.parked = False
-        """What has not begun does not begin for now."""
+        """Whether what has not begun is held back."""
         self._in_order: tuple[list[float], list[int]] | None = None
 
     def lies(self, begins: FloatArray, ends: FloatArray, end: float) -> None:
@@ -78,7 +78,7 @@ class Engine:
         self._since, self._own = now, now
         """A moment, on the wall and in own time, up to which all is settled."""
         self._loads: list[tuple[TrialLoad, FloatArray, FloatArray]] = []
-        """What has not ended by then, with its beginnings and ends in own time."""
+        """Loads that have not ended by then, with their beginnings and ends in own time."""
 
     def serve(self, load: TrialLoad, now: float) -> None:
         """Each trial in the slot that is free first: as many at once as are idle, the rest one after the other."""
@@ -98,7 +98,7 @@ class Engine:
             self._tell()
 
     def waiting(self, now: float) -> int:
-        """How many trials have not begun by then."""
+        """Number of trials that have not begun by then."""
         waiting = (load for load, _, _ in self._loads if load.end > now and not load.parked)
         return sum(int(np.count_nonzero(load.begins > now)) for load in waiting)
 
@@ -219,13 +219,13 @@ class SimulatedHost:
         self._overlap = overlap
         self._places = [_SimulatedPlace() for _ in range(places)]
         self._engines: dict[int, Engine] = {}
-        """Of the models that are served."""
+        """Engines of the models that are served."""
         if len(self.models) == 1:
             self._places[0].model = self.models[0]
             self._engines[self.models[0]] = Engine(slots, gain)
         self._issued = 0.0
         self._waiting: dict[int, deque[TrialLoad]] = {}
-        """What is served at the next turn of each model."""
+        """Loads to be served at the next turn of each model."""
         self._paused: set[int] = set()
         """Models of which nothing begins for now."""
 

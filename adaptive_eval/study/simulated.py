@@ -53,7 +53,7 @@ class SimulatedRun(NamedTuple):
     held: tuple[float, ...] = ()
     """Seconds for which the servers of each model are held; nothing where it was not timed."""
     in_vain: int = 0
-    """How many of the trials were asked ahead, and seen by no look."""
+    """Number of trials that were requested ahead, and seen by no look."""
 
     def after(self, before: AnswersBefore) -> "SimulatedRun":
         """This run with the answers that come before it."""
@@ -266,7 +266,7 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
 
 
 class _Seconds:
-    """How long each trial takes, log-normal around its mean; nothing where it is recorded, or where nobody knows."""
+    """Seconds of each trial, log-normal around its mean; 0 if it is recorded, or the time is unknown."""
 
     def __init__(self, served: ServiceCosts, shape: tuple[int, int], rng: np.random.Generator) -> None:
         """`shape` is of one model: questions, and the most trials of each."""

@@ -40,9 +40,9 @@ from scorio.moments import FloatArray
 END = 0.1
 """The quantiles at which the interval ends."""
 KNOWN_TO = 0.10
-"""Of the median: how well the ends of the interval are known in the end."""
+"""Standard error to which the ends of the interval are known in the end, as a share of the median."""
 CHANCE_TO = 0.06
-"""How well the chance to reach the objective is known."""
+"""Standard error to which the chance to reach the objective is known."""
 CELL_TO = 0.10
 """The same in a cell of the table, for a chance and for the share of comparisons that are decided."""
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
@@ -102,13 +102,13 @@ class Simulations:
     need: Variant
     """Without any cap."""
     capped: Variant | None
-    """With the configured ones."""
+    """The run with the configured caps."""
     budgets: Mapping[float, Budget]
-    """Of the table, by factor: of the configured caps, or without any of the median need of trials."""
+    """Budgets of the table by factor: of the configured caps, or without any of the median need of trials."""
     table: Mapping[tuple[float, float], Variant]
-    """By factor and confidence."""
+    """Variants by factor and confidence."""
     worlds: int
-    """How many were enough."""
+    """Number of worlds that were enough."""
     table_worlds: int
     paces: Mapping[Favour, Sequence[SimulatedRun]]
     """The runs of each pace that was asked for, without any cap, in the first of the worlds."""

@@ -18,7 +18,7 @@ from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTi
 from scorio.moments import FloatArray, IntArray
 
 MOST_SLOTS = 1 << 21
-"""Of all models of all runs that are timed together: more would take memory, and no less time."""
+"""Slots of all models of all runs that are timed together: more would take memory, and no less time."""
 
 
 class DecidedRun(NamedTuple):

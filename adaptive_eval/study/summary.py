@@ -1,4 +1,4 @@
-"""From simulated runs to what a forecast says of them: costs, chances, and how close two models may be."""
+"""Summary of simulated runs for a forecast: costs, chances, and how close two models may be."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -35,7 +35,7 @@ class ServedSpans(NamedTuple):
 
     @classmethod
     def of(cls, loads: Sequence[TrialLoad]) -> "ServedSpans":
-        """From what was served of its loads."""
+        """Collect what was served of a model's loads."""
         begun = np.concatenate([np.zeros(0), *(load.begins for load in loads)])
         ended = np.concatenate([np.zeros(0), *(load.ends for load in loads)])
         there = np.isfinite(begun)
@@ -44,19 +44,19 @@ class ServedSpans(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """How a timed replay went: the time of its end and of each look, and each model's trials."""
+    """Times of a replay: of its end, of each look, and of each model's trials."""
 
     seconds: float
     looks: FloatArray
     served: tuple[ServedSpans, ...]
     swaps: tuple[Swap, ...] = ()
-    """Of the models that take turns, in the order of their hosts."""
+    """Swaps of the models that take turns, in the order of their hosts."""
     unwanted: IntArray | None = None
     """(L, K): trials that were asked ahead, and that no look has seen."""
 
 
 class ServiceTimes(Protocol):
-    """How long answers take."""
+    """Source of the times that answers take."""
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial, which falls into its category."""

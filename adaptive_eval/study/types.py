@@ -1,4 +1,4 @@
-"""What a forecast says: these dataclasses are the format of `plan --json`, field by field.
+"""Format of a forecast: these dataclasses are what `plan --json` writes, field by field.
 
 A number that does not exist is None here and null in the file. The format has a version: a field may be added under
 the same version, and anything else changes it.
@@ -40,12 +40,12 @@ class Costs:
     gpu_hours: Range | None
     """None too where no model has GPUs of its own."""
     seconds: Range | None
-    """Of simulated servers with the configured concurrency."""
+    """Time of simulated servers with the configured concurrency."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """How runs under one budget end."""
+    """Costs and ends of runs under one budget."""
 
     costs: Costs
     reached: float
@@ -53,7 +53,7 @@ class Outlook:
     decided: Range
     """Comparisons that are resolved or tied."""
     comparisons: int
-    """How many the objective has."""
+    """Number of comparisons of the objective."""
     ended: Mapping[str, float]
     """Shares of the runs by the reason of their end."""
     gate: Mapping[str, float] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class SmallestDifferences:
-    """How close two models may be."""
+    """The smallest differences that such a run can call, or certify as ties."""
 
     gap: float | None
     """The smallest true difference of which 80% are called within the budget; None where simulated runs called no such
@@ -162,7 +162,7 @@ class Forecast:
     format: str
     name: str
     version: str
-    """Of adaptive-eval."""
+    """Version of adaptive-eval."""
     worlds: int
     table_worlds: int
     """Worlds behind each cell of the table."""
@@ -170,12 +170,12 @@ class Forecast:
     pilot: str | None
     """The name of the run whose trials the worlds are drawn from; None: from a prior."""
     basis: tuple[str, ...]
-    """Where the worlds come from, and what was assumed: sentences."""
+    """Sentences on where the worlds come from, and what was assumed."""
     decisions: Mapping[str, object]
     """The configuration's objective, stopping, trials and budget."""
     models: tuple[str, ...]
     scores: tuple[Range, ...]
-    """Of each model, in the same order: its true score over the worlds."""
+    """True score of each model over the worlds, in the same order."""
     gap: Range
     """The difference of neighbours in the true order, over the worlds."""
     need: Outlook

@@ -1,4 +1,4 @@
-"""How long verdicts take that a judge or a verifier is asked for, beside the answers that they are of.
+"""Times of the verdicts of a judge or a verifier, beside the answers that they are of.
 
 A verdict is asked for as soon as its answer has come, and takes none of the model's slots. A round is complete when the
 last verdict is there: that takes one reply after its last answer, or longer where the judge has more to do than it has

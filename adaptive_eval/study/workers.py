@@ -29,9 +29,9 @@ WORTH_A_PROCESS = 2.5
 WORTH_A_COPY = 0.5
 """The same where it is a copy of this one, which is there at once."""
 LEAST_SECONDS = 0.4e-6
-"""What a trial of the fixed design takes to simulate in a run of it, at least."""
+"""Seconds that a trial of the fixed design takes to simulate in a run of it, at least."""
 FIRST_TELLS = 0.5
-"""Of the seconds that the first bundle took: it has found everything cold."""
+"""The part of the first bundle's seconds that counts: it has found everything cold."""
 
 
 class SimulationJob(NamedTuple):
@@ -83,7 +83,7 @@ class SimulationWorkers:
         return [found[number] for number in range(len(jobs))]
 
     def _split(self, bundles: Iterable[Sequence[int]]) -> list[list[int]]:
-        """At least as many bundles as there are processes; smaller ones take more work in all."""
+        """Split bundles until there are as many as processes; smaller ones take more work in all."""
         whole = list(map(list, bundles))
         if len(whole) >= self._processes:
             return whole

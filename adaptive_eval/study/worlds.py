@@ -1,4 +1,4 @@
-"""What a pilot leaves open about the true probabilities: draws from their joint posterior.
+"""Worlds that a pilot leaves open: draws from the joint posterior of the true probabilities.
 
 The model of one experiment (`Stick`) with k_lq successes in n_lq trials of model l on question q:
 
@@ -116,7 +116,7 @@ def _theta(prior: WorldPrior, models: int, questions: int, rng: np.random.Genera
 
 
 SCALES = {"ability": 0.5, "difficulty": 2.0, "taste": 1.0}
-"""Of A, B and E: models of a benchmark lie tenths of a logit apart, its questions several."""
+"""Scales of A, B and E: models of a benchmark lie tenths of a logit apart, its questions several."""
 FREEDOM = 3.0
 CENTRE_SD = 3.0
 BURN_IN = 300

@@ -1,4 +1,4 @@
-"""What a figure has drawn, as values: names, and the marks that stand by them."""
+"""Contents of a figure as values: names, and the marks that stand by them."""
 
 import re
 from collections.abc import Iterator, Sequence

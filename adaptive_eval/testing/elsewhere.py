@@ -20,7 +20,7 @@ said, sys.stdout = sys.stdout, sys.stderr  # where a plug-in may print
 probe, arguments = pickle.loads(sys.stdin.buffer.read())
 said.buffer.write(probe(*arguments).encode("utf-8", "surrogatepass"))
 """
-"""What the other process does: its paths are those of this one before anything is loaded."""
+"""Code of the other process: its paths are those of this one before anything is loaded."""
 SEEDS = ("1", "2")
 THERE = "ADAPTIVE_EVAL_ELSEWHERE"
 """The variable that is set in the other process: a module that calls a suite when it is loaded begins no third one."""

@@ -1,4 +1,4 @@
-"""What every exporter keeps to: the file has the trials of the run, all of them and no others, or there is no file."""
+"""Contract of an exporter: the file has the trials of the run, all of them and no others, or there is no file."""
 
 import copy
 import time

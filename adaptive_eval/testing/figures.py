@@ -1,4 +1,4 @@
-"""What every figure of a run keeps to: each mark stands by the name of its model, whatever the models are called."""
+"""Contract of a figure of a run: each mark stands by the name of its model, whatever the models are called."""
 
 import re
 import sys
@@ -38,10 +38,10 @@ HOSTILE = (r"$\frac{", "$a^2$", "\x1b[2J\u202e", "x" * 300)
 CHECKPOINTS = tuple(f"organisation/{'a-model-' * 5}step-{number}000" for number in range(1, 5))
 """Long names that are alike but for their ends."""
 UNKNOWN: Mapping[str, Any] = dict.fromkeys(("score", "sigma", "lo", "hi", "bayes", "bayes_sigma"))
-"""Of a model that never answered."""
+"""Fields of a model that never answered."""
 OF_A_LOOK = ("models", "trials", "tiers", "scores", "sigmas")
 OF_A_VIEW = ("models", "trials", "posterior_of", "traffic")
-"""What is in the order of the configuration."""
+"""Fields in the order of the configuration."""
 QUANTITIES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "lo", "hi", "corrected"),
     "trials": ("trials", "stored_trials"),

@@ -1,4 +1,4 @@
-"""What every grader keeps to: any text gets marks, the same ones each time."""
+"""Contract of a grader: any text gets marks, the same ones each time."""
 
 import copy
 import math
@@ -26,17 +26,17 @@ _SETS_IT = f"__import__('os').environ.__setitem__({RAN!r},'1')"
 LONGEST_CPU = 20.0
 """Seconds of the processor for one text: a worker of a run is ended long before."""
 DRAWS = 30
-"""How often each answer that is known to be right or wrong is graded: a grader that draws is found by that."""
+"""Number of times that each answer known to be right or wrong is graded, which finds a grader that draws."""
 EMPTY = ("", " \n\t ")
 NO_KEYS = ("?", "no key", "")
-"""What few graders can read as a key."""
+"""Keys that few graders can read."""
 REPEATED = 2_000
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau 7 8 9"
 """Many different words: whoever makes a set of them has another order in each process."""
 MORE = "777"
-"""Before or behind a key it makes another number, and another word."""
+"""Digits that make another number, and another word, before or behind a key."""
 NO_NUMBER = ("nan", "-NaN")
-"""What Python reads as a number, and every comparison with it is false: `not abs(said - key) > slack` is true."""
+"""Texts that Python reads as a number with which every comparison is false: `not abs(said - key) > slack` is true."""
 HOSTILE = (
     *EMPTY,
     *NO_NUMBER,

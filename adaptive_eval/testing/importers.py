@@ -1,4 +1,4 @@
-"""What every importer of a table keeps to: a log may hold anything in any place, and what it lacks is not made up."""
+"""Contract of an importer of a table: a log may hold anything in any place, and what it lacks is not made up."""
 
 import copy
 import json
@@ -41,16 +41,16 @@ AMISS: tuple[Any, ...] = (
     {},
     {"": None},
 )
-"""What may stand where something else should."""
+"""Values that may stand where something else should."""
 STRANGE_COLUMNS = ((), ("a", "b"), ("model", "question", "category"), ("model", "question", "text", "correct"))
 """Columns of no tool's table; the last two are those of our own."""
 ALMOST_ALIKE = ("org/One", "org/one", "other/one", "one", " one", "one ", "o" * 300 + "1", "o" * 300 + "2")
 """Names of several models or questions, which are one where case, spaces, a folder or what comes late is left out."""
 NO_NAMES = ("None", "null")
-"""What a model or a question is called by a reader that takes nothing for something."""
+"""Names that a reader makes of nothing."""
 LEFT_OUT = object()
 NO_GRADES: tuple[Any, ...] = ("", "x", "x" * 5000, [], [None], {}, {"": None})
-"""Of `AMISS`, what is no grade in any tool's words."""
+"""Values of `AMISS` that are no grade in any tool's words."""
 MANY, AHEAD = 3000, 2000
 """Rows of a long table, and of these how many may be read before there is a record."""
 

@@ -1,4 +1,4 @@
-"""What every objective keeps to, in whatever order the models stand."""
+"""Contract of an objective, in whatever order the models stand."""
 
 import math
 

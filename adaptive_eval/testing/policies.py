@@ -1,4 +1,4 @@
-"""What every policy keeps to, whatever it is shown."""
+"""Contract of a policy, whatever it is shown."""
 
 from collections.abc import Iterator
 from copy import copy

@@ -1,4 +1,4 @@
-"""What an answer names is left alone: a grade needs no file, no host and no variable that a model has written down.
+"""Check that a grader leaves alone what an answer names: files, hosts and variables.
 
 Python tells of what is opened, listed, run or looked up (PEP 578); what names the file or the host of these answers is
 refused and found. Of variables, and of what is opened beyond Python, it tells nothing: there the same answer must be
@@ -18,7 +18,7 @@ from adaptive_eval.testing.runs import fail_unless
 
 NAMED = "named-by-an-answer"
 THERE, MISSING = f"{NAMED}-xq", f"{NAMED}-xz"
-"""Of each only the first is there. Both read the same to whoever only reads them."""
+"""Names, of which only the first is there. Both read the same to whoever only reads them."""
 SECRET = "a secret of this machine, which no model has written"
 HOSTS = (
     f"http://{NAMED}.invalid/answer",
@@ -38,10 +38,10 @@ FILES = (
 )
 VARIABLES = ("{}", "${}", "${{{}}}", "%{}%", "{{{}}}", "%({})s", "Answer: ${}", "\\boxed{{${}}}", "os.environ[{!r}]")
 _READING = ("compile", "exec")
-"""What Python tells of where a text is parsed, as `ast.literal_eval` does; code that is run is found in another way."""
+"""Audit events of parsing a text, as `ast.literal_eval` does; code that is run is found in another way."""
 
 _heard: list[str] | None = None
-"""What has been done with what an answer names; None where nobody asks."""
+"""Audit events on what an answer names; None while nobody listens."""
 
 
 def check_reach(grade: Callable[[str], Marks], right: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What every rule keeps to, on evidence between nothing known and more than everything."""
+"""Contract of a rule, on evidence between nothing known and more than everything."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -25,7 +25,7 @@ LEAVES_ERROR = ("left", "spent", "tied")
 CERTAIN_Z, CERTAIN_SIGMA = 50.0, 0.01
 """Half of the scale apart, with all the trials allowed: whoever does not call this calls nothing."""
 NOTHING_Z, NOTHING_SIGMA = 0.67, 0.5
-"""What every second exact tie shows, with a standard error of half of the scale: whoever calls this calls anything."""
+"""z of every second exact tie, with a standard error of half of the scale: whoever calls this calls anything."""
 
 
 def check_rule(rule: Rule) -> None:

@@ -12,7 +12,7 @@ from adaptive_eval.store import ModelSetAside, Store
 from adaptive_eval.store.records import TrialKey
 
 MODELS = ("cyd", "ada", "dan", "bob")
-"""In the order of the run, which is neither that of the names nor that of the scores."""
+"""Models in the order of the run, which is neither that of the names nor that of the scores."""
 QUESTIONS = ("q3", "q1", "q2", "q4", "q5")
 RIGHT = {"cyd": 0.25, "ada": 0.8, "dan": 0.6, "bob": 0.4}
 """The share of right answers."""

@@ -30,7 +30,7 @@ SHOWN = 1000
 
 @dataclass(frozen=True, slots=True)
 class InspectScale:
-    """How categories are written: as letters where each is worth 0, 1/2 or 1, else as numbers."""
+    """Form in which categories are written: letters if each is worth 0, 1/2 or 1, else numbers."""
 
     scorer: str
     names: tuple[str, ...]

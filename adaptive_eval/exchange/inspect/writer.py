@@ -22,7 +22,7 @@ from adaptive_eval.record.snapshot import iso_time
 from adaptive_eval.store import RunResumed, TrialRecord, TrialsImported, events_of_kind, is_held
 
 VERSION = 2
-"""Of Inspect's log format."""
+"""Version of Inspect's log format."""
 MANAGER = "adaptive-eval"
 GENERATION = {"temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"}
 """Sampling settings that Inspect knows by the same name."""
@@ -46,11 +46,11 @@ class LoggedModel:
     name: str
     scale: InspectScale
     results: Results | None
-    """Of the whole run; None before its first look."""
+    """Results of the whole run; None before its first look."""
 
     @property
     def model(self) -> ModelConfig | None:
-        """How it is configured; None where it has left the run."""
+        """The configuration of the model; None if it has left the run."""
         return self.source.model(self.name)
 
     @property
@@ -82,7 +82,7 @@ class SampleCounts:
         self.totals = np.zeros(questions)
         """The sum of the scores of each question."""
         self.scored = np.zeros(questions, dtype=np.int64)
-        """How many scores there are."""
+        """Number of scores of each question."""
 
     def count(self, question: int, record: TrialRecord, weights: Sequence[float]) -> None:
         """Count one more."""
@@ -115,7 +115,7 @@ def header_member(subject: LoggedModel, start: Json, samples: SampleCounts) -> J
 
 
 def _is_whole(subject: LoggedModel) -> bool:
-    """Nothing has cut it short: the run is finished, or has all that the logs had which were imported.
+    """Whether nothing has cut it short: the run is finished, or has all that the imported logs had.
 
     What was stopped, or goes on while it is exported, is whole up to here and no error, which Inspect calls cancelled.
     """
@@ -218,7 +218,7 @@ def _identity(*parts: object) -> str:
 
 ENDING = ".eval"
 LEVEL = 4
-"""Of deflate: texts come out a twentieth larger than at the default, in half of the time."""
+"""Level of deflate: texts come out a twentieth larger than at the default, in half of the time."""
 
 
 def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> None:
