@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 import typer
 
 from adaptive_eval.cli.shared import reported
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.exchange.preferences import RankedPreferences, rank_preferences
 from adaptive_eval.record.lines import several
-from adaptive_eval.record.scale import WIDTH_95, Scale
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.text import markdown_cell, markdown_table, without_markup, wrapped
 
 ONE_SIDED_95 = 1.645
@@ -51,7 +52,7 @@ def _parts(ranked: RankedPreferences) -> Iterator[str]:
     yield f"{votes} between {models}{asked}; {ties}."
     yield markdown_table(("tier", "model", "score", "95% interval", "votes", "verdict"), _rows(ranked), 2, last=True)
     if found.first == found.first:
-        half = WIDTH_95 * found.first_sigma
+        half = TWO_SIDED_95 * found.first_sigma
         interval = SHARE.interval(found.first - half, found.first + half)
         yield (
             f"Between equal models the first side wins {SHARE.score(found.first)} ({interval}). The scores are "

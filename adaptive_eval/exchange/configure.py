@@ -7,7 +7,9 @@ Rubric, grader and questions come from a configuration that is given, or from th
 """
 
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from adaptive_eval.config.document import VARIABLE
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
@@ -43,38 +46,31 @@ PRECISION = 0.02
 """Half width for a single model, which cannot be ranked, as a share of the scale."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogContents:
-    """Models, questions, settings and trials as the logs have them."""
-
-    name: str
-    models: Mapping[str, LoggedSettings]
-    questions: Sequence[Question]
-    least: int
-    """The fewest trials that a model has of a question it has any of, `LEAST` at most."""
-    most: int
-    """The most that a model has of a question, on average over its questions."""
-    grader: str | None
-    """The one that gives their grades; None where none is known."""
-    weights: Sequence[float] | None
-    """Other scores than 0 and 1."""
-    finished: bool
-    """No more will be asked for: what is there is the horizon."""
-
-
-def config_tree(found: LogContents) -> dict[str, Any]:
-    """The configuration as plain values, without the addresses."""
+def config_tree(
+    gathering: RecordGatherer,
+    questions: Sequence[Question],
+    request: "ImportRequest",
+    grader: GraderOptions | None,
+    name: str,
+) -> dict[str, Any]:
+    """The configuration of what the logs have as plain values, without the addresses; `grader` gives their grades."""
+    trials, weights = gathering.trials, request.weights
+    least = min(LEAST, *trials.values())
+    by_model: Counter[str] = Counter()
+    for (model, _), number in trials.items():
+        by_model[model] += max(number, least)
+    most = math.ceil(max(by_model.values()) / len(questions))
     tree: dict[str, Any] = {
-        "name": found.name,
+        "name": name,
         "seed": 0,
-        "questions": {"path": QUESTIONS_FILE, "fields": _fields(found.questions)},
-        "models": [_model(name, settings) for name, settings in found.models.items()],
-        **({} if found.grader is None else {"grader": {"kind": found.grader}}),
-        "rubric": rubric_tree(found.weights),
-        "trials": {"min": found.least, "max": found.most if found.finished else max(MOST, found.most)},
+        "questions": {"path": QUESTIONS_FILE, "fields": _fields(questions)},
+        "models": [_model(name, settings) for name, settings in gathering.models.items()],
+        **({} if grader is None else {"grader": {"kind": getattr(grader, "kind", None)}}),
+        "rubric": rubric_tree(weights),
+        "trials": {"min": least, "max": most if request.finished else max(MOST, most)},
     }
-    if len(found.models) == 1:
-        low, high = (min(found.weights), max(found.weights)) if found.weights else (0.0, 1.0)
+    if len(gathering.models) == 1:
+        low, high = (min(weights), max(weights)) if weights else (0.0, 1.0)
         tree["objective"] = {"kind": "precision", "half_width": PRECISION * (high - low)}
     return tree
 

@@ -3,15 +3,13 @@
 It has one look at all that is there, stored and published as that of any run.
 """
 
-import math
 import os
 import shutil
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +20,8 @@ from adaptive_eval.core import Controller, Outcome, Plan, SetAside
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
-    LEAST,
     QUESTIONS_FILE,
     ImportTerms,
-    LogContents,
     config_text,
     config_tree,
     has_all_to_run,
@@ -174,9 +170,8 @@ class RunDraft:
         else:
             questions = tuple(question_from_log(key, one) for key, one in gathering.asked.items())
             can_go_on = has_all_to_run(questions)
-            config = self._configured(
-                log_contents(gathering, questions, terms, grader, run_name(self._place)), can_go_on
-            )
+            tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
+            config = self._write_config(tree, questions, can_go_on)
         events = [one for one in (_import_event(gathering, terms), terms.thresholds) if one is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, events)
         self.close()
@@ -188,38 +183,12 @@ class RunDraft:
             self._open = False
             self._draft.close()
 
-    def _configured(self, found: LogContents, can_go_on: bool) -> RunConfig:
-        """The configuration of what was found, which is written beside the run."""
-        tree = config_tree(found)
+    def _write_config(self, tree: Mapping[str, Any], questions: Sequence[Question], can_go_on: bool) -> RunConfig:
+        """Write the configuration of what was found, and its questions, beside the run."""
         (self._directory / CONFIG_FILE).write_text(config_text(tree, can_go_on), encoding="utf-8")
-        lines = "".join(f"{line}\n" for line in question_lines(found.questions))
+        lines = "".join(f"{line}\n" for line in question_lines(questions))
         (self._directory / QUESTIONS_FILE).write_text(lines, encoding="utf-8")
         return stored_config_from(tree, self._place.absolute())
-
-
-def log_contents(
-    gathering: RecordGatherer,
-    questions: tuple[Question, ...],
-    terms: ImportTerms,
-    grader: GraderOptions | None,
-    name: str,
-) -> LogContents:
-    """Collect what the logs have."""
-    trials, request = gathering.trials, terms.request
-    least = min(LEAST, *trials.values())
-    by_model: dict[str, int] = defaultdict(int)
-    for (model, _), number in trials.items():
-        by_model[model] += max(number, least)
-    return LogContents(
-        name=name,
-        models=gathering.models,
-        questions=questions,
-        least=least,
-        most=math.ceil(max(by_model.values()) / len(questions)),
-        grader=None if grader is None else getattr(grader, "kind", None),
-        weights=request.weights,
-        finished=request.finished,
-    )
 
 
 def _import_event(gathering: RecordGatherer, terms: ImportTerms) -> TrialsImported:

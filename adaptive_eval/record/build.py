@@ -168,9 +168,9 @@ def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[Ear
     def corrected(row: ModelRow) -> ModelRow:
         if row.score is None:
             return row
-        return replace(row, corrected=_finite(float(np.clip(row.score - shift[row.name], low, high))))
+        return replace(row, corrected=finite_or_none(float(np.clip(row.score - shift[row.name], low, high))))
 
-    return EarlyEnd(again.replays, spread=_finite(again.spread)), tuple(map(corrected, rows))
+    return EarlyEnd(again.replays, spread=finite_or_none(again.spread)), tuple(map(corrected, rows))
 
 
 def _build_gate(
@@ -273,7 +273,7 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
 
 
 def _pair(subject: RunSubject, one: ComparisonResult) -> PairRow:
-    verdict, called, needed = one.verdict, one.called, _finite(one.verdict.trials_needed)
+    verdict, called, needed = one.verdict, one.called, finite_or_none(one.verdict.trials_needed)
     numbers = _finite_numbers(one, "difference sigma sampled_z certifiable_delta")
     return PairRow(
         **numbers | _finite_numbers(verdict, "z rho boundary information power"),
@@ -281,17 +281,19 @@ def _pair(subject: RunSubject, one: ComparisonResult) -> PairRow:
         worse=_name(subject, verdict.worse),
         verdict=str(verdict.verdict),
         trials_needed=needed if called is None and verdict.trials_needed < MOST_NEEDED else None,
-        called=None if called is None else CallRow(called.look, _finite(called.z), _finite(called.boundary)),
+        called=None
+        if called is None
+        else CallRow(called.look, finite_or_none(called.z), finite_or_none(called.boundary)),
         by_trial=one.by_trial,
         variance_by_trial=one.variance_by_trial,
     )
 
 
 def _finite_numbers(of: object, names: str) -> dict[str, Any]:
-    return {name: _finite(getattr(of, name)) for name in names.split()}
+    return {name: finite_or_none(getattr(of, name)) for name in names.split()}
 
 
-def _finite(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """The number, or None for nan and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
@@ -299,7 +301,7 @@ def _finite(value: float) -> float | None:
 def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:
     """The matrix with rows and columns from best to worst; a reference value keeps the last column."""
     columns = [*order, *range(len(order), len(result.adjusted_p[0]))]
-    return tuple(tuple(_finite(result.adjusted_p[row][column]) for column in columns) for row in order)
+    return tuple(tuple(finite_or_none(result.adjusted_p[row][column]) for column in columns) for row in order)
 
 
 def _look(look: Look) -> LookRow:

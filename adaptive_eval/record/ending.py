@@ -14,6 +14,7 @@ from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, first_line
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
+from adaptive_eval.record.lines import first_few
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.status import Status
 from adaptive_eval.store import (
@@ -139,7 +140,7 @@ class Ending:
             return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
-            return f"Stopped: no answer came from any model: {_first_few(list(told))}."
+            return f"Stopped: no answer came from any model: {first_few(list(told), NAMED)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models):
             return f"Finished: what is not decided needs {' and '.join(self._missing_for_blocked())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
@@ -150,9 +151,9 @@ class Ending:
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
-            yield f"a model that was set aside: {_first_few(list(told))}"
+            yield f"a model that was set aside: {first_few(list(told), NAMED)}"
         if self._ungraded_models:
-            yield f"the grades of trials that have none: those of {_first_few(self._ungraded_models)}"
+            yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, NAMED)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +164,6 @@ class Ended(Ending):
     directory: Path
     servers_up: int = 0
     """Servers that get time to end now."""
-
-
-def _first_few(told: Sequence[str]) -> str:
-    return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
 
 
 def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> Ending:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
-from adaptive_eval.record.scale import WIDTH_95, Scale
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import objective_view
 
 LONGEST_NAME = 40
@@ -60,7 +61,7 @@ def difference(results: Results, pair: PairRow, ahead: str | None = None) -> str
     """The difference in favour of `ahead`, or else of the better model, with a 95% interval."""
     if pair.difference is None or pair.sigma is None:
         return "unknown"
-    scale, half = Scale.of(results.weights), WIDTH_95 * pair.sigma
+    scale, half = Scale.of(results.weights), TWO_SIDED_95 * pair.sigma
     mean = pair.difference if ahead in (None, pair.better) else -pair.difference
     lo, hi = (scale.rounded_points(mean + side * half).removesuffix(" points") for side in (-1, 1))
     return f"{scale.rounded_points(mean)} ({lo} to {hi})"

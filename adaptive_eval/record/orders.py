@@ -17,11 +17,11 @@ from math import sqrt
 import numpy as np
 
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.graders.comparing import COMPARISON_RUBRIC
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.record.lines import several
 from adaptive_eval.record.results import ModelRow
-from adaptive_eval.record.scale import WIDTH_95
 from adaptive_eval.store import ComparisonCount, RunReader
 
 LEAST = 50
@@ -86,7 +86,7 @@ def _corrected(rows: Sequence[ModelRow], u: float, sigma_u: float) -> Iterator[S
     for row in rows:
         if row.score is not None and row.sigma is not None:
             away = (row.score - 0.5) / u
-            half = WIDTH_95 * sqrt(row.sigma**2 + (away * sigma_u) ** 2) / u
+            half = TWO_SIDED_95 * sqrt(row.sigma**2 + (away * sigma_u) ** 2) / u
             score = 0.5 + away
             yield ScoreByMeaning(row.name, min(max(score, 0.0), 1.0), max(score - half, 0.0), min(score + half, 1.0))
 

@@ -5,9 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-WIDTH_95 = 1.959963984540054
-"""The two-sided normal quantile of a 95% interval."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scale:

@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.besides import Beside, besides
+from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import finding, model_verdicts
@@ -340,7 +340,7 @@ def z_of_drawn(
 
 
 def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(_finite(value) for value in row) for row in z.tolist())
+    return tuple(tuple(finite_or_none(value) for value in row) for row in z.tolist())
 
 
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
@@ -354,8 +354,8 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
             order=tuple(map(models.name_of, look.order)),
             trials=look.trials,
             tiers=look.tiers,
-            scores=tuple(map(_finite, look.scores)),
-            sigmas=tuple(map(_finite, look.sigmas)),
+            scores=tuple(map(finite_or_none, look.scores)),
+            sigmas=tuple(map(finite_or_none, look.sigmas)),
             pairs=tuple(_pair(verdict, models, compared) for verdict in look.comparisons),
         )
 
@@ -371,12 +371,7 @@ def _pair(pair: PairVerdict, models: Names, compared: bool) -> PairView:
         better=models.name_of(pair.better),
         worse=None if pair.worse is None else models.name_of(pair.worse),
         verdict=str(pair.verdict),
-        z=_finite(pair.z) if compared else None,
-        boundary=_finite(pair.boundary) if compared else None,
-        information=_finite(pair.information),
+        z=finite_or_none(pair.z) if compared else None,
+        boundary=finite_or_none(pair.boundary) if compared else None,
+        information=finite_or_none(pair.information),
     )
-
-
-def _finite(value: float) -> float | None:
-    """The number, or None for nan and infinity, which JSON does not have."""
-    return value if isfinite(value) else None

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.labelled import LEAST, LabelledModel, LabelledRun
 from adaptive_eval.record.lines import several
-from adaptive_eval.record.scale import WIDTH_95, Scale
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.text import count, markdown_cell, markdown_table
 
 MOST_PAIRS = 66
@@ -65,7 +66,9 @@ def _rows(found: LabelledRun, scale: Scale) -> Iterator[list[str]]:
             count(one.disagreeing),
             f"{scale.score(one.score)} ± {scale.width(one.sigma)}",
             "-" if mu is None else f"{scale.score(mu)} ± {scale.width(sigma)}",
-            "-" if mu is None or sigma is None else scale.interval(mu - WIDTH_95 * sigma, mu + WIDTH_95 * sigma),
+            "-"
+            if mu is None or sigma is None
+            else scale.interval(mu - TWO_SIDED_95 * sigma, mu + TWO_SIDED_95 * sigma),
             str(ranks.get(one.name, "-")),
             str(place),
         ]

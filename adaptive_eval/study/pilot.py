@@ -18,6 +18,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.lines import first_few
 from adaptive_eval.store import (
     BatchEnded,
     BatchTaken,
@@ -284,8 +285,8 @@ def _matching(directory: Path, graded: Sequence[TrialUse], roster: Roster) -> li
         what = "model" if not any(use.model in roster.models for use in graded) else "question"
         theirs = sorted({getattr(use, what) for use in graded})
         raise ConfigError(
-            f"the pilot {directory} has no {what} of the configuration, but {some_names(theirs)}; models are matched "
-            "by name, questions by id"
+            f"the pilot {directory} has no {what} of the configuration, but {first_few(theirs, SHOWN)}; models are "
+            "matched by name, questions by id"
         )
     return known
 
@@ -320,8 +321,8 @@ def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], question
         missing = [name for name, there in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not there]
         if missing:
             told.append(
-                f"{len(missing)} of {len(names)} {what} are not in the pilot ({some_names(missing)}): drawn as the "
-                f"pilot's {what} vary"
+                f"{len(missing)} of {len(names)} {what} are not in the pilot ({first_few(missing, SHOWN)}): drawn as "
+                f"the pilot's {what} vary"
             )
     return told
 
@@ -342,7 +343,7 @@ def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
         ),
         *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
     ]
-    told = [f"the pilot was asked or graded otherwise: {some_names(list(map(str, changes)))}"] if changes else []
+    told = [f"the pilot was asked or graded otherwise: {first_few(list(map(str, changes)), SHOWN)}"] if changes else []
     if any(then.questions[key].get(OTHERS) != now.questions[key].get(OTHERS) for key in shared):
         told.append("the answers of the pilot were compared with others than those of the run will be")
     return told
@@ -351,9 +352,3 @@ def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
 def _without_opponent_answers(question: Json) -> Json:
     """A question without the answers that a judge compares with, which are long."""
     return {name: value for name, value in question.items() if name != OTHERS}
-
-
-def some_names(names: Sequence[str]) -> str:
-    """The first few names."""
-    more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
-    return ", ".join([*names[:SHOWN], *more])

@@ -62,7 +62,7 @@ def test_what_is_absent_and_what_differs_is_said(tmp_path: Path, prepared: Prepa
     other = prepared_from(write_config(tmp_path, "other"), "sampling.temperature=0.9")
     absent_model, absent_questions, asked = read_pilot(directory, other).remarks
     assert absent_model == "1 of 3 models are not in the pilot (bob): drawn as the pilot's models vary"
-    assert "5 of 8 questions are not in the pilot (q1, q2, q4, and 2 more)" in absent_questions
+    assert "5 of 8 questions are not in the pilot (q1, q2, q4 and 2 more)" in absent_questions
     assert "models.ada.sampling.temperature: 0.6 → 0.9" in asked
 
 

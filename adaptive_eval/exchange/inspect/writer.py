@@ -4,7 +4,7 @@ Every model's trials are read once, and only their summaries are kept until the 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -255,17 +255,21 @@ def _put(archive: ZipFile, member: str, value: object) -> None:
     archive.writestr(member, orjson.dumps(value))
 
 
-def _file_names(models: tuple[str, ...]) -> list[str]:
-    """A file name for each model: its name without what a file system may not have, numbered where two are alike."""
-    names: list[str] = []
-    for model in models:
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-") or "model"
-        taken, name = {one.casefold() for one in names}, plain
-        number = 2
-        while f"{name}{ENDING}".casefold() in taken:
+def numbered_apart(names: Iterable[str]) -> list[str]:
+    """The names with numbers behind those that differ from an earlier one by nothing, or by case alone."""
+    found: dict[str, str] = {}
+    for plain in names:
+        name, number = plain, 2
+        while name.casefold() in found:
             name, number = f"{plain}-{number}", number + 1
-        names.append(f"{name}{ENDING}")
-    return names
+        found[name.casefold()] = name
+    return list(found.values())
+
+
+def _file_names(models: Iterable[str]) -> list[str]:
+    """A file name for each model: its name without what a file system may not have."""
+    plain = (re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-") or "model" for model in models)
+    return [f"{name}{ENDING}" for name in numbered_apart(plain)]
 
 
 def _why_stopped(name: str, results: Results | None) -> str:

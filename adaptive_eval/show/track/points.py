@@ -16,6 +16,7 @@ import yaml
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange.inspect.writer import numbered_apart
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
@@ -52,16 +53,7 @@ def points(view: RunView) -> list[Point]:
 
 def series_names(models: Sequence[str]) -> dict[str, str]:
     """A name for each model that no tracker, file system or query trips over; different ones stay different."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for model in models:
-        plain = plain_key(model)
-        name, number = plain, 2
-        while name.lower() in taken:
-            name, number = f"{plain}-{number}", number + 1
-        taken.add(name.lower())
-        names[model] = name
-    return names
+    return dict(zip(models, numbered_apart(map(plain_key, models)), strict=True))
 
 
 def plain_key(text: str) -> str:
