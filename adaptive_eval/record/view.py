@@ -19,18 +19,18 @@ from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.besides import Beside, besides
 from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import finding, model_verdicts
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.orders import OrderEffect, order_effect
+from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import StoredRun, opened_run
-from adaptive_eval.record.results import BatchRow, Caution, Results
+from adaptive_eval.record.results import BatchRow, Caution, OtherCostRow, Results
 from adaptive_eval.record.sites import SiteView, site_views
 from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.stored_sums import StoredSums
@@ -185,7 +185,7 @@ class RunView:
     """Effect of the order in which a judge saw two answers; None without comparisons, and while the run goes on."""
     labelled: LabelledRun | None = None
     """Effect of labels on grades and scores; None without labels, and while the run goes on."""
-    besides: tuple[Beside, ...] = ()
+    besides: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of today's models."""
     pairings: tuple[Pairing, ...] = ()
     """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
@@ -281,7 +281,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         events=tuple(map(event_view, events)),
         batches=batch_rows(pending_batches(events)),
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
-        besides=() if results is None else besides(results.cost.beside),
+        besides=() if results is None else summarize_other_costs(results.cost.beside),
         elapsed=sums.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from adaptive_eval.record.besides import Beside, besides
 from adaptive_eval.record.lines import duration
-from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, Results, RunCost, WastedCost
+from adaptive_eval.record.other_costs import summarize_other_costs
+from adaptive_eval.record.results import BesideFixed, GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.summary import wasted_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
@@ -34,8 +34,8 @@ def cost_section(view: RunView, results: Results) -> str:
     for one in view.traffic:
         retries[one.model] = retries.get(one.model, 0) + one.retries
     cost = results.cost
-    others = besides(cost.beside)
-    spent: list[ModelRow | Beside] = [*results.models, *others]
+    others = summarize_other_costs(cost.beside)
+    spent: list[ModelRow | OtherCostRow] = [*results.models, *others]
     usd = partial(amount, among=[row.usd for row in spent])
     hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in spent])
     paid = results.server_time_is_paid
@@ -118,9 +118,9 @@ def _cost_row(
     ]
 
 
-def _other_cost_row(row: Beside, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+def _other_cost_row(row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
     used = [_or_dash(row.trials, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
-    return [markdown_cell(row.on), *used, _or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
+    return [markdown_cell(row.what), *used, _or_dash(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:

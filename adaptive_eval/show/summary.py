@@ -10,10 +10,10 @@ from rich.cells import cell_len
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.besides import besides
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.finding import equal_sentences, gate_line
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
+from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
@@ -278,7 +278,7 @@ def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
     usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
     parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
     parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
-    return f"{', '.join(parts)} on {'; '.join(one.on for one in besides(rows))}" if parts else None
+    return f"{', '.join(parts)} on {'; '.join(one.what for one in summarize_other_costs(rows))}" if parts else None
 
 
 def grading_in_short(row: GradingCost) -> str:

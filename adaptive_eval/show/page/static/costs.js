@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { term } from "./terms.js";
 import { count, duration, listed, number, percent, plain, plural, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { Beside, BesideFixed, GradingCost, RunCost, RunView, UsedSoFar, WastedCost } from "./sent.js" */
+/** @import { BesideFixed, GradingCost, OtherCostRow, RunCost, RunView, UsedSoFar, WastedCost } from "./sent.js" */
 /** @import { State } from "./parts.js" */
 
 /** @param {State} state */
@@ -109,7 +109,7 @@ export function besides(view) {
     grading?.in_vain
       ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
       : null,
-    rows.map((row) => h("li", null, `Besides, on ${plain(row.on)}: ${listed(amounts(row))}. Caps count it.`)),
+    rows.map((row) => h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}. Caps count it.`)),
   );
 }
 
@@ -136,7 +136,7 @@ function graded(row) {
   ]);
 }
 
-/** @param {Beside} row @returns {string[]} */
+/** @param {OtherCostRow} row @returns {string[]} */
 function amounts(row) {
   return [
     row.trials ? plural(row.trials, "trial") : "",

@@ -31,7 +31,7 @@
  * @property {JudgeUse | null} judge
  * @property {OrderEffect | null} orders
  * @property {LabelledRun | null} labelled
- * @property {Beside[]} besides
+ * @property {OtherCostRow[]} besides
  * @property {Pairing[]} pairings
  * @property {string[]} by_trial
  * @property {string} finding
@@ -369,17 +369,6 @@
  * @property {number} tokens
  * @property {number} usd
  * @property {number} gpu_seconds
- */
-
-/**
- * @typedef {object} Beside
- * @property {string} on
- * @property {number} trials
- * @property {number} answers
- * @property {number} tokens
- * @property {number} usd
- * @property {number} gpu_seconds
- * @property {number} counted_gpu_seconds
  */
 
 /**

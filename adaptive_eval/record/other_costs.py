@@ -1,7 +1,7 @@
 """Spending besides the stored answers of today's models, in words."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.results import OtherCostRow
@@ -9,27 +9,12 @@ from adaptive_eval.record.results import OtherCostRow
 WIDEST_NAME = 32
 OF_SEVERAL = ("lost", "lost_verdicts", "unwanted")
 """Kinds of spending that are summed over all models."""
+SUMMED = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """One line of spending that caps count, of one model or of several."""
-
-    on: str
-    """The purpose in words."""
-    trials: int
-    answers: int
-    """Number of unwanted answers that were requested."""
-    tokens: int
-    usd: float
-    gpu_seconds: float
-    """GPU seconds of requests."""
-    counted_gpu_seconds: float
-    """GPU seconds that a cap counts."""
-
-
-def besides(rows: Sequence[OtherCostRow]) -> tuple[Beside, ...]:
-    """Convert the rows to lines for people, in their order; each kind of `OF_SEVERAL` is summed into one."""
+def summarize_other_costs(rows: Sequence[OtherCostRow]) -> tuple[OtherCostRow, ...]:
+    """The rows for people, in their order: `what` is the purpose in words, and each kind of `OF_SEVERAL` is summed into
+    one."""
     return tuple(_sum_group(group) for group in _group_by_line(rows))
 
 
@@ -43,17 +28,11 @@ def _group_by_line(rows: Sequence[OtherCostRow]) -> Iterator[list[OtherCostRow]]
             yield [other for other in rows if other.what == row.what]
 
 
-def _sum_group(group: Sequence[OtherCostRow]) -> Beside:
-    subject = f"{len(group)} models" if len(group) > 1 else safe_name(group[0].model or "", WIDEST_NAME)
-    return Beside(
-        on=_purpose(group[0].what, subject),
-        trials=sum(row.trials for row in group),
-        answers=sum(row.answers for row in group),
-        tokens=sum(row.tokens for row in group),
-        usd=sum(row.usd for row in group),
-        gpu_seconds=sum(row.gpu_seconds for row in group),
-        counted_gpu_seconds=sum(row.counted_gpu_seconds for row in group),
-    )
+def _sum_group(group: Sequence[OtherCostRow]) -> OtherCostRow:
+    first, *others = group
+    subject = f"{len(group)} models" if others else safe_name(first.model or "", WIDEST_NAME)
+    sums = {name: sum(getattr(row, name) for row in group) for name in SUMMED}
+    return replace(first, what=_purpose(first.what, subject), model=None if others else first.model, **sums)
 
 
 def _purpose(what: str, subject: str) -> str:
