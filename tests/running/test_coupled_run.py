@@ -80,7 +80,7 @@ def test_a_copy_passes_its_gate_for_a_fraction_of_the_trials(coupled: Site) -> N
 def test_kills_and_another_horizon_change_no_decision(coupled: Site) -> None:
     straight, killed = coupled.directory("straight"), coupled.directory("killed")
     names = ("original", "int6", "int4")
-    first, then = ({"trials": {"min": 4, "max": most}} for most in (12, 40))
+    first, then = ({"trials": {"min": 4, "max": most, "seeds": "coupled"}} for most in (12, 40))
     for changes in (first, then):
         assert coupled.run(write(coupled, "straight", names, **changes), "--run-dir", str(straight)).exit_code in OVER
     config = write(coupled, "killed", names, **first)
