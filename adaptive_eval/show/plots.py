@@ -6,6 +6,8 @@ difference between two lines.
 What is drawn over looks is worked out first, as plain series.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -142,7 +144,7 @@ def _make(folder: Path) -> None:
         raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
 
 
-def save_figure(figure: "Figure", folder: Path, name: str, formats: tuple[str, ...], mend: str) -> list[Path]:
+def save_figure(figure: Figure, folder: Path, name: str, formats: tuple[str, ...], mend: str) -> list[Path]:
     """A figure in every format; `mend` says what to do where it cannot be written."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not again for each format
@@ -156,7 +158,7 @@ def save_figure(figure: "Figure", folder: Path, name: str, formats: tuple[str, .
     return paths
 
 
-def intervals(view: RunView) -> "Figure":
+def intervals(view: RunView) -> Figure:
     """Scores with 95% intervals, best on top; models of one tier share a band."""
     assert view.results is not None
     rows = [row for row in view.results.models if row.score is not None]
@@ -174,7 +176,7 @@ def intervals(view: RunView) -> "Figure":
     return figure
 
 
-def z_trajectories(view: RunView) -> "Figure":
+def z_trajectories(view: RunView) -> Figure:
     """z of the compared pairs against their boundary over the trials; for precision half of the intervals' widths."""
     wanted = view.objective.half_width
     found = pair_paths(view) if wanted is None else width_paths(view, wanted)
@@ -197,7 +199,7 @@ def z_trajectories(view: RunView) -> "Figure":
     return figure
 
 
-def rank_trajectories(view: RunView) -> "Figure":
+def rank_trajectories(view: RunView) -> Figure:
     """The place of each model at each look."""
     from matplotlib.ticker import MaxNLocator
 
@@ -219,7 +221,7 @@ def rank_trajectories(view: RunView) -> "Figure":
     return figure
 
 
-def heat_map(view: RunView) -> "Figure":
+def heat_map(view: RunView) -> Figure:
     """Trials by model and question."""
     assert view.results is not None
     order = [view.models.index(row.name) for row in view.results.models]
@@ -231,7 +233,7 @@ def heat_map(view: RunView) -> "Figure":
     return figure
 
 
-def rank_by_rubric(found: Relabelling) -> "Figure":
+def rank_by_rubric(found: Relabelling) -> Figure:
     """The rank of each model under each rubric (paper, Figure 7)."""
     from matplotlib.ticker import MaxNLocator
 
@@ -253,17 +255,17 @@ def rank_by_rubric(found: Relabelling) -> "Figure":
 
 
 RUBRICS = "rubrics"
-FIGURES: dict[str, Callable[[RunView], "Figure"]] = {
+FIGURES: dict[str, Callable[[RunView], Figure]] = {
     "intervals": intervals,
     "trials": heat_map,
 }
-OVER_LOOKS: dict[str, Callable[[RunView], "Figure"]] = {
+OVER_LOOKS: dict[str, Callable[[RunView], Figure]] = {
     "z": z_trajectories,
     "ranks": rank_trajectories,
 }
 
 
-def _draw_path(axes: "Axes", path: PairPath, *, signed: bool) -> None:
+def _draw_path(axes: Axes, path: PairPath, *, signed: bool) -> None:
     """One comparison; `signed`: either side may win."""
     boundary = [_or_nan(one) for one in path.boundary]
     limit: Any = {"color": "#444444", "linestyle": "--", "linewidth": 1.0, **alone(path.trials, "_", 14.0)}
@@ -308,12 +310,12 @@ def line_style(at: int) -> str:
     return STYLES[at // len(COLOURS) % len(STYLES)]
 
 
-def _figure(height: float) -> tuple["Figure", "Axes"]:
+def _figure(height: float) -> tuple[Figure, Axes]:
     figure, (axes,) = grid(1, 1, height)
     return figure, axes
 
 
-def grid(lines: int, columns: int, height: float | None = None) -> tuple["Figure", list[Any]]:
+def grid(lines: int, columns: int, height: float | None = None) -> tuple[Figure, list[Any]]:
     """A figure, and its axes line by line."""
     from matplotlib.figure import Figure
 

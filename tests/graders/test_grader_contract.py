@@ -6,53 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from grader_cases import CASES, graders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.graders.registry import GRADERS
-from adaptive_eval.graders.types import GraderOptions, Marks
+from adaptive_eval.graders.types import Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing.graders import HOSTILE
 
 MEGABYTE = 1_000_000
 
 
-def pong(text: str, question: Question) -> bool:
-    """A grader function of one's own."""
-    return question.answer in text
-
-
-CASES: dict[str, tuple[GraderOptions, Question]] = {
-    "exact": (GRADERS["exact"](), Question("q", "?", "4")),
-    "choice": (GRADERS["choice"](), Question("q", "?", "B", ("one", "two", "three"))),
-    "numeric": (GRADERS["numeric"](), Question("q", "?", "4")),
-    "regex": (GRADERS["regex"].model_validate({"pattern": r"answer is (\w+)"}), Question("q", "?", "4")),
-    "contains": (GRADERS["contains"](), Question("q", "?", "4")),
-    "math": (GRADERS["math"](), Question("q", "?", "4")),
-    "json": (GRADERS["json"].model_validate({"field": "a.b"}), Question("q", "?", "4")),
-    "python": (GRADERS["python"].model_validate({"function": "test_grader_contract:pong"}), Question("q", "?", "4")),
-}
-RIGHT = {
-    "exact": " 4 ",
-    "choice": "The answer is (B).",
-    "numeric": "So it is 4.0",
-    "regex": "answer is 5, no: answer is 4",
-    "contains": "It is 4, I think.",
-    "math": r"\boxed{\frac{8}{2}}",
-    "json": '```json\n{"a": {"b": 4}}\n```',
-    "python": "4",
-}
-WRONG = {
-    "exact": "5",
-    "choice": "The answer is (C).",
-    "numeric": "So it is 4.01",
-    "regex": "answer is 4, no: answer is 5",
-    "contains": "It is 44.",
-    "math": r"\boxed{5}",
-    "json": '{"a": {"b": 5}}',
-    "python": "5",
-}
+GRADER = graders()
 TEXTS = [*HOSTILE, "<think> 4 </think>"]
 BIG = {
     "letters": "x" * MEGABYTE,
@@ -91,39 +58,38 @@ def checked(marks: Any) -> Marks:
 
 
 def test_every_grader_is_here() -> None:
-    for table in (CASES, RIGHT, WRONG):
-        assert set(table) == set(GRADERS), "a new grader has a case here, a right answer and a wrong one"
-    assert all(grader.model_dump()["kind"] == name for name, (grader, _) in CASES.items())
+    assert CASES.keys() == GRADERS.keys(), "a new grader has a case in tests/grader_cases.py"
+    assert all(grader.model_dump()["kind"] == name for name, grader in GRADER.items())
 
 
 @names
 def test_right_and_wrong(name: str) -> None:
-    grader, question = CASES[name]
-    assert grader.grade(RIGHT[name], question).signals["is_correct"] is True
-    assert grader.grade(WRONG[name], question).signals["is_correct"] is False
+    grader, case = GRADER[name], CASES[name]
+    assert grader.grade(case.right, case.question).signals["is_correct"] is True
+    assert grader.grade(case.wrong, case.question).signals["is_correct"] is False
 
 
 @names
 def test_the_quick_way_says_the_same(name: str) -> None:
-    grader, question = CASES[name]
-    for text in (RIGHT[name], WRONG[name], *TEXTS):
-        quick = grader.quick(text, question)
-        assert quick is None or quick == grader.grade(text, question)
+    grader, case = GRADER[name], CASES[name]
+    for text in (case.right, case.wrong, *TEXTS):
+        quick = grader.quick(text, case.question)
+        assert quick is None or quick == grader.grade(text, case.question)
 
 
 @names
 def test_no_text_is_an_error(name: str) -> None:
-    grader, question = CASES[name]
+    grader, case = GRADER[name], CASES[name]
     for text in TEXTS:
-        assert checked(grader.grade(text, question)) == grader.grade(text, question), text
+        assert checked(grader.grade(text, case.question)) == grader.grade(text, case.question), text
 
 
 @names
 @settings(max_examples=examples(40))
 @given(text=st.text(alphabet=st.sampled_from("aAB4{}[]()\\$\"',.:/- \nboxed<think>%^_é"), max_size=60))
 def test_any_text_gets_marks(name: str, text: str) -> None:
-    grader, question = CASES[name]
-    checked(grader.grade(text, question))
+    grader, case = GRADER[name], CASES[name]
+    checked(grader.grade(text, case.question))
 
 
 def taken(work: Callable[[], object]) -> float:
@@ -155,37 +121,37 @@ OTHERS_LIKE_THEM = {
 )
 def test_time_grows_with_an_answer_and_not_with_its_square(name: str, kind: str) -> None:
     """The bounds are fifty times and more of what it takes; its square would be hours, and seconds in the loop."""
-    grader, question = CASES[name]
+    grader, case = GRADER[name], CASES[name]
     text = BIG[kind]
-    assert taken(lambda: grader.quick(text, question)) < 0.5, "the event loop would stand still"
-    assert taken(lambda: grader.quick(text[:50_000], question)) < 1.0, "shorter ones are graded in it"
-    assert taken(lambda: checked(grader.quick(text, question) or grader.grade(text, question))) < 60.0
+    assert taken(lambda: grader.quick(text, case.question)) < 0.5, "the event loop would stand still"
+    assert taken(lambda: grader.quick(text[:50_000], case.question)) < 1.0, "shorter ones are graded in it"
+    assert taken(lambda: checked(grader.quick(text, case.question) or grader.grade(text, case.question))) < 60.0
 
 
 @names
 def test_a_grader_travels_to_a_worker(name: str) -> None:
-    grader, question = CASES[name]
-    grader.grade(RIGHT[name], question)
-    assert pickle.loads(pickle.dumps((grader, question))) == (grader, question)
+    grader, case = GRADER[name], CASES[name]
+    grader.grade(case.right, case.question)
+    assert pickle.loads(pickle.dumps((grader, case.question))) == (grader, case.question)
 
 
 @names
 def test_signals_are_declared(name: str) -> None:
-    grader, question = CASES[name]
+    grader, case = GRADER[name], CASES[name]
     if grader.gives:
-        assert set(grader.grade(RIGHT[name], question).signals) == grader.gives
+        assert set(grader.grade(case.right, case.question).signals) == grader.gives
 
 
 @pytest.mark.parametrize("name", [name for name in GRADERS if name != "python"])
 def test_thoughts_are_not_the_answer(name: str) -> None:
-    grader, question = CASES[name]
-    assert grader.grade(f"<think>{WRONG[name]}</think>{RIGHT[name]}", question).signals["is_correct"] is True
-    assert grader.grade(f"{RIGHT[name]}</think>{WRONG[name]}", question).signals["is_correct"] is False
-    assert grader.grade(f"<think>{RIGHT[name]}", question).signals["is_correct"] is False
+    grader, case = GRADER[name], CASES[name]
+    assert grader.grade(f"<think>{case.wrong}</think>{case.right}", case.question).signals["is_correct"] is True
+    assert grader.grade(f"{case.right}</think>{case.wrong}", case.question).signals["is_correct"] is False
+    assert grader.grade(f"<think>{case.right}", case.question).signals["is_correct"] is False
 
 
 @pytest.mark.parametrize("name", [name for name in GRADERS if name != "python"])
 def test_a_question_without_a_key_cannot_be_graded(name: str) -> None:
-    grader, question = CASES[name]
-    assert grader.key_problem(question) is None
+    grader, case = GRADER[name], CASES[name]
+    assert grader.key_problem(case.question) is None
     assert grader.key_problem(Question("q", "?", " ")) is not None

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from grader_cases import CASES, pong
 from scipy.special import ndtr
 
 from adaptive_eval.core import Objective, Precision, Ranking, Uniform, UnresolvedPairs, View, ZScore
@@ -62,26 +63,10 @@ def test_every_objective_keeps_to_its_contract(name: str) -> None:
     check_objective(make(OBJECTIVES[name].make, options, KNOWN))
 
 
-CASES: dict[str, tuple[dict[str, object], Question, str, str]] = {
-    "exact": ({}, KEY, " 4 ", "5"),
-    "choice": ({}, Question("q", "?", "B", ("one", "two", "three")), "The answer is (B).", "The answer is (C)."),
-    "numeric": ({}, KEY, "So it is 4.0", "So it is 4.01"),
-    "regex": ({"pattern": r"answer is (\w+)"}, KEY, "the answer is 4", "the answer is 5"),
-    "contains": ({}, KEY, "It is 4, I think.", "It is 44."),
-    "math": ({}, KEY, r"\boxed{\frac{8}{2}}", r"\boxed{5}"),
-    "json": ({"field": "a.b"}, KEY, '{"a": {"b": 4}}', '{"a": {"b": 5}}'),
-    "python": ({"function": "test_contracts:pong", "options": {"sign": "!"}}, KEY, "4!", "5"),
-}
-
-
-def pong(text: str, question: Question, sign: str = "") -> bool:
-    return re.search(rf"(?<!\w){re.escape(question.answer + sign)}(?!\w)", text) is not None
-
-
 @pytest.mark.parametrize("name", GRADERS)
 def test_every_grader_keeps_to_its_contract(name: str) -> None:
-    options, question, right, wrong = CASES[name]
-    check_grader(GRADERS[name].model_validate(options), question, [right], [wrong])
+    case = CASES[name]
+    check_grader(GRADERS[name].model_validate(case.options), case.question, [case.right], [case.wrong])
 
 
 def test_a_function_is_a_grader_too() -> None:
@@ -722,6 +707,10 @@ def test_every_built_in_is_the_same_in_another_process() -> None:
     for name, objective in OBJECTIVES.items():
         made = make(objective.make, {option.name: option.example for option in objective.options}, KNOWN)
         check_elsewhere(objective_suite._comparisons, (made, 4), name)
-    for name, (options, question, right, wrong) in CASES.items():
-        grader = GRADERS[name].model_validate(options)
-        check_elsewhere(grader_suite._marks_of_all, (grader, question, [right, wrong, grader_suite.WORDS]), name)
+    for name, case in CASES.items():
+        given = (
+            GRADERS[name].model_validate(case.options),
+            case.question,
+            [case.right, case.wrong, grader_suite.WORDS],
+        )
+        check_elsewhere(grader_suite._marks_of_all, given, name)
