@@ -11,7 +11,8 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.graders.asked import USED
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.store import AnswersLost, Regrade, Store
+from adaptive_eval.scheduler.state import SpentByModel
+from adaptive_eval.store import AnswersLost, Regrade
 
 BEYOND = (
     "a verdict has cost {} tokens, and at most {} were reserved for it: the server that gives verdicts does not "
@@ -45,13 +46,13 @@ def verdict_reserve(grading: Grading, *, capped: bool) -> Cost | None:
 class VerdictCosts:
     """Reserves for verdicts, and their cost once they are there."""
 
-    def __init__(self, grading: Grading, store: Store, *, capped: bool) -> None:
-        """`capped`: a cap counts what verdicts cost."""
+    def __init__(self, grading: Grading, spent: SpentByModel, *, capped: bool) -> None:
+        """`spent` is what the run has used until now; `capped`: a cap counts what verdicts cost."""
         self.is_counted = grading.lasting and capped
         """Whether anything is reserved."""
         self.reserved = verdict_reserve(grading, capped=capped) or NO_COST
         self._vote = grading.lost_vote if self.is_counted else NO_COST
-        self._store = store
+        self._spent = spent
         self._heard = not grading.lasting
         """A verdict has come, in this start or before; a grader that asks nobody may fail on what it likes."""
         self._failed = 0
@@ -63,7 +64,7 @@ class VerdictCosts:
         self._heard = self._heard or bool(verdict.signals.get(USED[0]))
         if self._failed < FIRST_ANSWERS or self._heard or finished:
             return  # at a cap, lost replies are not asked for again
-        self._heard = any(use.cost.tokens for use in self._store.reader.grading_uses().values())
+        self._heard = any(usage.grading.cost.tokens for usage in self._spent.usages)
         if not self._heard:
             raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -19,12 +20,15 @@ from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import Labelled, add_labels
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import BaselineAsked, RunReader, TrialRecord, events_of_kind
 from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.sqlite_ledger import SqliteLedger
+from adaptive_eval.supply.happenings import Happening
 
 LEANING = (0.7, 0.1, -0.9)
 SURE = 4.0
@@ -156,6 +160,30 @@ def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site:
                 assert 0.0 < float(trial.signals["verifier_c"]) <= float(trial.signals["verifier_open"]) + 1e-9 < 0.06
         assert any(trial.category is not None for trial in stored(site, name)) or not graded
         assert all(trial.category is not None for trial in stored(site, name)) == graded
+
+
+def test_what_happens_is_taken_up_without_the_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit may be under way in its thread, and computes checksums in Python: a loop that waits for the connection,
+    and a commit that waits for the interpreter, would wait for each other for ever."""
+    listening: list[int] = []
+    take, rows = Loop._take, SqliteLedger.rows
+
+    def noted_take(self: Loop, happening: Happening) -> None:
+        listening.append(get_ident())
+        try:
+            take(self, happening)
+        finally:
+            listening.pop()
+
+    def guarded_rows(self: SqliteLedger, query: str, *values: object) -> Iterator[tuple[object, ...]]:
+        assert get_ident() not in listening, query
+        return rows(self, query, *values)
+
+    monkeypatch.setattr(Loop, "_take", noted_take)
+    monkeypatch.setattr(SqliteLedger, "rows", guarded_rows)
+    with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.0, talks=12.0))) as url:
+        ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
+    assert ended.exit_code == ExitCode.ENDPOINTS and "no verdict has come" in ended.output
 
 
 def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:

@@ -11,7 +11,7 @@ import pytest
 from browsing import Tabs, unfold
 from page_views import simulated, world
 
-from adaptive_eval.record.besides import besides
+from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.finding import finding, model_verdicts
 from adaptive_eval.record.results import Caution, MetricRow, OtherCostRow, ServerRow, TurnsRow
 from adaptive_eval.record.scale import Scale
@@ -52,7 +52,7 @@ def test_what_was_asked_ahead_of_several_models_is_one_line(tabs: Tabs) -> None:
     ahead = [OtherCostRow("unwanted", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
     lost = OtherCostRow("lost", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
     cost = replace(view.results.cost, beside=(ahead[0], lost, *ahead[1:]))
-    told = replace(view, results=replace(view.results, cost=cost), besides=besides(cost.beside))
+    told = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
     page = tabs.report(report_page(told))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
         "Besides, on answers of 3 models that were asked ahead and never wanted: 36 answers and 1,500 tokens. "
