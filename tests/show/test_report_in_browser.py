@@ -11,8 +11,8 @@ import pytest
 from browsing import Tabs, unfold
 from page_views import simulated, world
 
-from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.finding import finding, model_verdicts
+from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import Caution, MetricRow, OtherCostRow, ServerRow, TurnsRow
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView, event_view

@@ -71,12 +71,6 @@ COLUMNS: dict[str, ColumnKind] = {
 }
 """`category` is the number and `label` its name; both and `value` are empty where the grader failed, as `grader_error`
 says. `flags` are those of the answer (truncated, empty, refusal ...), `signals` those of the grader."""
-OF_TRIAL = ("model", "question", "trial", "round", "extracted")
-OF_ANSWER = (
-    *("seed", "finish_reason", "prompt_tokens", "completion_tokens", "latency", "ttft", "attempts", "replica"),
-    *("completion_bpt", "prompt_bpt"),
-)
-"""Columns that are fields of a trial, and of its answer."""
 TEXTS: dict[str, ColumnKind] = {"text": "text", "reasoning": "text", "token_logprobs": "mapping"}
 """Columns of what the model wrote, and with `logprobs: tokens` its tokens and their natural log-probabilities."""
 
@@ -102,15 +96,30 @@ def named_tokens(told: AnswerLogprobs | None) -> dict[str, object] | None:
 
 
 def _row(record: TrialRecord, rubric: Rubric) -> Row:
-    known: Row = {
-        **{name: getattr(record, name) for name in OF_TRIAL},
-        **{name: getattr(record.answer, name) for name in OF_ANSWER},
-        **record.cost._asdict(),
+    answer = record.answer
+    return {
+        "model": record.model,
+        "question": record.question,
+        "trial": record.trial,
         **_grade(record, rubric),
-        "flags": " ".join(sorted(record.answer.signals)),
+        "round": record.round,
+        "seed": answer.seed,
+        "finish_reason": answer.finish_reason,
+        "flags": " ".join(sorted(answer.signals)),
+        "extracted": record.extracted,
         "signals": dict(record.signals),
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "tokens": record.cost.tokens,
+        "usd": record.cost.usd,
+        "gpu_seconds": record.cost.gpu_seconds,
+        "latency": answer.latency,
+        "ttft": answer.ttft,
+        "attempts": answer.attempts,
+        "replica": answer.replica,
+        "completion_bpt": answer.completion_bpt,
+        "prompt_bpt": answer.prompt_bpt,
     }
-    return {name: known[name] for name in COLUMNS}
 
 
 def write_jsonl(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
