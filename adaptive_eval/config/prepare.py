@@ -92,7 +92,16 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
         },
         models={model.name: _model_meaning(model) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
+        read_stored=_in_todays_names,
     )
+
+
+def _in_todays_names(stored: RunHeader) -> dict[str, object]:
+    """The configuration of a stored run, complete, by the names that settings have today."""
+    found, kept = stored_config(stored).model_dump(mode="json"), stored.configuration.get(PLUG_INS)
+    if isinstance(kept, dict):
+        found[PLUG_INS] = {OLD_PLUG_INS.get(str(key), str(key)): one for key, one in kept.items()}
+    return found
 
 
 def _grader_meaning(grader: Any) -> dict[str, object]:

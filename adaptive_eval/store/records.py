@@ -1,8 +1,9 @@
 """The values that go into the store and come out of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from operator import attrgetter
 from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
@@ -406,6 +407,8 @@ class RunHeader:
     """Settings that the trials of each model depend on: its served name and sampling."""
     questions: Mapping[str, Json]
     """Every question by its id, with everything a grader or a report needs."""
+    read_stored: Callable[["RunHeader"], Json] = field(default=attrgetter("configuration"), compare=False, repr=False)
+    """Reads the configuration of a stored run by the names that its settings have today."""
 
 
 def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None:

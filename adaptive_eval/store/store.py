@@ -325,7 +325,7 @@ class Store:
 
     def _changes(self, header: RunHeader) -> list[Change]:
         """Settings of today that are not those of the newest configuration."""
-        return list(differences(self.reader.header().configuration, header.configuration))
+        return list(differences(header.read_stored(self.reader.header()), header.configuration))
 
     def _configured(self, changes: Sequence[Change]) -> SettingsChanged:
         """The event of changed settings, with what was known when they were made: a later look depends on it."""
