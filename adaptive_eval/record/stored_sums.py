@@ -26,7 +26,7 @@ ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
 class StoredSums:
     """Counts, usage, looks and events of a run; not safe for threads."""
 
-    def __init__(self, reader: RunReader, setup: StoredSetup) -> None:
+    def __init__(self, reader: RunReader, setup: StoredSetup, events: Sequence[Event] | None = None) -> None:
         self._configuration = reader.newest_configuration_id()
         self._roster, self._categories = setup.roster, len(open_rubric(setup.config.rubric).weights)
         self.counts: Counts = reader.counts(self._roster, self._categories)
@@ -37,7 +37,7 @@ class StoredSums:
         """The looks that were taken under the newest configuration."""
         self.look_times = reader.look_times()
         """When each of these was taken, in seconds since 1970."""
-        self.events: Sequence[Event] = reader.events()
+        self.events: Sequence[Event] = reader.events() if events is None else events
         self._last = max((one.last for one in self._sums), default=0)
         self.elapsed = reader.elapsed
 

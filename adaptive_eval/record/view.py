@@ -242,7 +242,7 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
 
 
 def _view_of(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
-    return assemble_view(StoredSums(stored.reader, stored.setup), stored.setup, results, running=running)
+    return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
 
 
 def without_rows(view: RunView) -> RunView:
