@@ -123,7 +123,7 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--ledger", required=True, help="a database that may be written, as postgresql://HOST/DATABASE")
     options = parser.parse_args()
-    address = LedgerAddress.of(options.ledger)
+    address = LedgerAddress.parse(options.ledger)
     os.environ[VARIABLE] = str(address)
     turns, number, few, many = (1, 1200, 600, 1800) if options.quick else (5, 6000, 600, 4800)
     rows: list[tuple[object, ...]] = []

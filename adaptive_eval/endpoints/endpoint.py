@@ -420,7 +420,7 @@ class ModelEndpoint:
             replica.window.failed(sent_at, self._clock())
             if (pause := replica.window.pause) > 0.0:
                 self._replicas.pause(replica, pause)
-        failure.wait = self._waits.of(replica.url, failure.told, sent_at)
+        failure.wait = self._waits.believed_seconds(replica.url, failure.told, sent_at)
         if failure.wait > 0.0:
             self._replicas.pause(replica, failure.wait)
         if failure.kind is FailureKind.UNREACHABLE:

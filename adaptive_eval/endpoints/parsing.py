@@ -95,7 +95,7 @@ class _EventForm(NamedTuple):
     field: str
 
     @classmethod
-    def of(cls, line: bytes, event: dict[str, Any]) -> Self | None:
+    def from_event(cls, line: bytes, event: dict[str, Any]) -> Self | None:
         """The form of an event that carries one text and nothing else that matters; None for any other.
 
         The event is another one afterwards.
@@ -288,7 +288,7 @@ class StreamReader:
         for event, data in zip(parsed, events, strict=True):
             self._take(event, data)
         if self.first_token_at is not None and parsed:
-            self._form = _EventForm.of(_DATA + events[-1], parsed[-1]) or self._form
+            self._form = _EventForm.from_event(_DATA + events[-1], parsed[-1]) or self._form
         self._done |= ends
         return True
 

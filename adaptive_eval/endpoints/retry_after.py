@@ -77,7 +77,7 @@ class BelievedRetryAfter:
         """A replica gives answers."""
         self._put_off.pop(url, None)
 
-    def of(self, url: str, told: RetryAfter | None, sent_at: float) -> float:
+    def believed_seconds(self, url: str, told: RetryAfter | None, sent_at: float) -> float:
         """Seconds to leave a replica alone, by what it says to a request that was sent then."""
         if told is None:
             return 0.0

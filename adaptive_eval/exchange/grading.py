@@ -13,7 +13,7 @@ from adaptive_eval.graders.types import SignalValue, answer_facts
 from adaptive_eval.questions import Question
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.records import AWAITS
+from adaptive_eval.store.records import AWAITS_THRESHOLDS
 
 
 class TextGrading(NamedTuple):
@@ -65,7 +65,7 @@ async def _regraded_trial(
     grade = await grade_or_error(anew.grading, record.answer, question.for_trial(one.trial))
     if isinstance(grade, GraderError):
         return _trial(one, None, {}, None, str(grade))
-    awaits = AWAITS if grade.category is None else None
+    awaits = AWAITS_THRESHOLDS if grade.category is None else None
     return _trial(one, grade.category, grade.signals, grade.extracted, awaits)
 
 

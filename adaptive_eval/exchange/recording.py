@@ -283,7 +283,7 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {list(header.models)[model]} has no graded trial of question "
             f"{list(header.questions)[question]}, and nothing says what one would have given; {mend}"
         )
-    drawn = {model.name: SamplingFreedom.of(model.sampling) for model in config.models}
+    drawn = {model.name: SamplingFreedom.from_sampling(model.sampling) for model in config.models}
     answers = {name: RecordedAnswers(AnswerPairs(), drawn.get(name)) for name in header.models}
     for one in trials:
         answers[one.model].pairs.add(one)

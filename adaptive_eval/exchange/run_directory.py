@@ -104,7 +104,7 @@ def _outcomes_from(
         model, question = roster.cell(one.model, one.question)
         usages[model].add(one)
         there[model, question] += 1
-        if not one.awaits:
+        if not one.awaits_thresholds:
             yield one.as_outcome(model, question)
 
 

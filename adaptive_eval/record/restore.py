@@ -271,12 +271,12 @@ def _split_events(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAs
 def _committed_outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -> Iterator[Outcome | None]:
     """Trials in the order of commitment; None for one of a removed model, or whose verdict is pending."""
     for stored in reader.outcomes():
-        if stored.model not in roster.models or stored.waits:
+        if stored.model not in roster.models or stored.awaits_verdict:
             yield None
             continue
         model, question = roster.cell(stored.model, stored.question)
         usages[model].add(stored)
-        yield None if stored.awaits else stored.as_outcome(model, question)
+        yield None if stored.awaits_thresholds else stored.as_outcome(model, question)
 
 
 def held_servers(setup: StoredSetup, reader: RunReader) -> HeldServers:

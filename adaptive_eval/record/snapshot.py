@@ -236,7 +236,7 @@ def subject_of(config: RunConfig, questions: Sequence[Question], created: float)
         name=config.name,
         models=tuple(model.name for model in config.models),
         questions=tuple(question.id for question in questions),
-        drawn=tuple(SamplingFreedom.of(model.sampling) for model in config.models),
+        drawn=tuple(SamplingFreedom.from_sampling(model.sampling) for model in config.models),
         created=created,
         decisions=config.stated(),
         sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),

@@ -35,7 +35,7 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
             rest_on = {name: one for name, one in thresholds_from_event(own).rest_on.items() if name in taken}
             frozen = FrozenThresholds(taken, rest_on, medians if section.looks_at_lengths else {})
             return frozen_event(section, frozen, Counter({} if own is None else own.models), setup.config.name)
-        held = [HeldTrial.of(record) for record in reader.trials() if record.round == FIRST_ROUND]
+        held = [HeldTrial.from_record(record) for record in reader.trials() if record.round == FIRST_ROUND]
     held = [one for one in held if one.signals or one.outcome.category is not None]
     columns, questions = FactColumns([one.facts for one in held]), [one.outcome.question for one in held]
     try:

@@ -30,7 +30,7 @@ class Verified:
 
 def verify_run(directory: Path) -> Verified:
     """Check all of a run; raises `StoreError` if it cannot be opened."""
-    stored = Integrity.of(directory)
+    stored = Integrity.check(directory)
     notes = [
         f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
         for table, number in stored.unchecked.items()

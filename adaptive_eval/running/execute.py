@@ -68,7 +68,7 @@ def place_ledger(config: RunConfig, directory: Path, name: str | None = None) ->
     if config.store.ledger is None:
         require_own_ledger(directory)
     else:
-        point_to(directory, LedgerAddress.of(config.store.ledger), name)
+        point_to(directory, LedgerAddress.parse(config.store.ledger), name)
 
 
 async def execute(

@@ -128,7 +128,7 @@ async def _regrade(
             yield record
 
     there = store.reader.trials("ungraded" if header is None else "all")
-    records = note(record for record in there if header is not None or not record.awaits)
+    records = note(record for record in there if header is not None or not record.awaits_thresholds)
     if header is None:
         rubric, thresholds = kept_rubric(config.rubric, store.reader.events()), None
     else:
@@ -229,7 +229,7 @@ def _fitted(
         judged = record.judged(regrade)
         if judged.model not in roster.models:
             continue
-        if judged.awaits:
+        if judged.awaits_thresholds:
             there[place_of(judged)] = number
             fit.hold(judged)
         else:

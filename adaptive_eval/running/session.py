@@ -68,7 +68,7 @@ class Session:
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stopping.on_alarm
-        drawn = [SamplingFreedom.of(model.sampling) for model in prepared.config.models]
+        drawn = [SamplingFreedom.from_sampling(model.sampling) for model in prepared.config.models]
         section = prepared.config.rubric
         goes_by_opening = bool(open_rubric(section).lacks)
         fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None

@@ -30,7 +30,7 @@ class AlarmExample(NamedTuple):
     extracted: str | None
 
     @classmethod
-    def of(cls, record: TrialRecord, question: Question) -> "AlarmExample":
+    def from_record(cls, record: TrialRecord, question: Question) -> "AlarmExample":
         """The end of a stored answer, where its answer stands."""
         text = record.answer.text.strip()
         cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
@@ -92,7 +92,7 @@ class Alarms:
     def see(self, model: int, record: TrialRecord) -> None:
         """Keep an answer as an example, where it is the first trial of the first question."""
         if record.trial == 0 and record.question == self._questions[0].id:
-            self._examples[model] = AlarmExample.of(record, self._questions[0])
+            self._examples[model] = AlarmExample.from_record(record, self._questions[0])
 
     def look_up(self, reader: RunReader) -> None:
         """Take the examples of what is stored already."""

@@ -21,7 +21,7 @@ from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Regrade, TrialRecord, VerdictsWasted
-from adaptive_eval.store.records import AWAITS, WAITS
+from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT
 from adaptive_eval.supply.types import Lane
 
 ATTEMPTS = 3
@@ -94,7 +94,7 @@ def waiting_record(
     lane: Lane, question: Question, trial: int, round_: int, answer: Answer, reserved: Cost
 ) -> TrialRecord:
     """Record of an answer that is graded next; the most that its grade may cost counts as spent."""
-    record = record_of(lane, question, trial, round_, answer, GraderError(WAITS))
+    record = record_of(lane, question, trial, round_, answer, GraderError(AWAITS_VERDICT))
     return replace(record, cost=record.cost.plus(reserved))
 
 
@@ -111,7 +111,7 @@ def record_of(
 
 
 def _awaits(grade: Grade) -> str | None:
-    return AWAITS if grade.category is None else None
+    return AWAITS_THRESHOLDS if grade.category is None else None
 
 
 def without_secrets(

@@ -166,7 +166,7 @@ class Loop:
         for record in committed_records(batch):
             self.state.apply(record)
         for trial in batch.trials:
-            if trial.waits and not self.ending.over:
+            if trial.awaits_verdict and not self.ending.over:
                 self.grader.judge(trial)
         self.decide()
         over = self.ending.is_ending or self.state.controller.finished is not None

@@ -40,7 +40,7 @@ from adaptive_eval.store import (
     TrialsRegraded,
     events_of_kind,
 )
-from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.store.spending import cost_of, spent_in_all
 
 AT_A_TIME = 16
@@ -119,7 +119,7 @@ class Mending:
     def _ungraded(self) -> Iterator[TrialRecord]:
         """Trials without a grade, in the order of commitment; those that failed again stay in front."""
         ungraded = self._store.reader.trials("ungraded")
-        return (record for record in ungraded if record.model in self._lanes and not record.awaits)
+        return (record for record in ungraded if record.model in self._lanes and not record.awaits_thresholds)
 
     # -- under caps -----------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Mending:
         for one in self._ungraded():
             before = lost.get(one.model, AnswersLost(one.model, killed=True))
             more = one.cost.plus(self._lanes[one.model].price.cost(one.answer).times(-1))
-            if one.waits and more.tokens > 0:
+            if one.awaits_verdict and more.tokens > 0:
                 total = cost_of(before).plus(more)
                 lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
                 rest.append(_with_cost(one, more.times(-1)))
@@ -144,7 +144,7 @@ class Mending:
         while number and not self._bears(self._costs.reserved.times(number)):
             number -= 1
         if number:
-            reserved = [replace(one, grader_error=WAITS) for one in records[:number]]
+            reserved = [replace(one, grader_error=AWAITS_VERDICT) for one in records[:number]]
             self._write(CommitBatch(verdicts=[_with_cost(one, self._costs.reserved) for one in reserved]))
         return records[:number]
 

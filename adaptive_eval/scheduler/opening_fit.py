@@ -51,7 +51,7 @@ class OpeningFit:
 
     def hold(self, record: TrialRecord) -> None:
         """Have a trial wait for its category."""
-        held = self._held[place_of(record)] = HeldTrial.of(record)
+        held = self._held[place_of(record)] = HeldTrial.from_record(record)
         self._uncategorised.append(place_of(record))
         self.count(held.outcome)
 
@@ -103,16 +103,16 @@ class OpeningFit:
     def settle(self, verdict: Regrade) -> StoredOutcome | None:
         """A trial that has its category on disk; None where it did not wait here."""
         held = self._held.pop(place_of(verdict), None)
-        return None if held is None else held.outcome._replace(category=verdict.category, awaits=False)
+        return None if held is None else held.outcome._replace(category=verdict.category, awaits_thresholds=False)
 
     def fit_stored(self, store: Store) -> None:
         """End the wait in a run that asks for nothing more, without the models that lack something."""
         for record in store.reader.trials("ungraded"):
-            if record.awaits and record.model in self._roster.models:
+            if record.awaits_thresholds and record.model in self._roster.models:
                 self.hold(record)
         if not self.is_over:
             for outcome in store.reader.outcomes():
-                if not outcome.awaits and outcome.model in self._roster.models:
+                if not outcome.awaits_thresholds and outcome.model in self._roster.models:
                     self.count(outcome)
         events = [self.freeze()] if self.is_ready(self.lacks_some) else []
         if verdicts := self.take_verdicts():

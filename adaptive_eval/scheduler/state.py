@@ -146,7 +146,7 @@ class RunState:
         model, question = self.roster.cell(record.model, record.question)
         if self.alarms is not None:
             self.alarms.see(model, record)
-        if record.waits:
+        if record.awaits_verdict:
             self.awaiting[place_of(record)] = record
             self._require_within_reserve(model, record.cost, waits=True)
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
@@ -154,7 +154,7 @@ class RunState:
         is_new = self.trials.step(model, question, record.trial) is not None
         if is_new and (cost := spent_in(record.signals)) is not None:
             self.spent.count_grading(model, GradingUse(1, cost))
-        if not record.awaits:
+        if not record.awaits_thresholds:
             self._apply_outcome(record.outcome())
             self._tell_ungraded(model, record)
             return
@@ -182,13 +182,13 @@ class RunState:
     def _apply_outcome(self, outcome: StoredOutcome) -> None:
         if outcome.model not in self.roster.models:
             return
-        if outcome.waits:  # of an earlier start, and the caps did not allow a verdict
+        if outcome.awaits_verdict:  # of an earlier start, and the caps did not allow a verdict
             self._news.unjudged = True
             self.controller.spend_outside_plan(0, outcome.cost)
             return
         model, question = self.roster.cell(outcome.model, outcome.question)
         self._spend(model, outcome)
-        if outcome.awaits:
+        if outcome.awaits_thresholds:
             return
         if self.fit is not None and not self.fit.is_over:
             self.fit.count(outcome)
@@ -321,8 +321,8 @@ def stored_records(reader: RunReader, *, judged: bool, fitted: bool) -> Iterator
     if judged:  # with what was used for no grade
         yield from (GradingSpent(model, use) for model, use in reader.grading_uses().items())
     if fitted:
-        yield from (record for record in reader.trials("ungraded") if record.awaits)
-    yield from (outcome for outcome in reader.outcomes() if not (fitted and outcome.awaits))
+        yield from (record for record in reader.trials("ungraded") if record.awaits_thresholds)
+    yield from (outcome for outcome in reader.outcomes() if not (fitted and outcome.awaits_thresholds))
 
 
 def committed_records(batch: CommitBatch) -> Iterator[Record]:

@@ -40,7 +40,7 @@ class LedgerAddress:
     run: str | None = None
 
     @classmethod
-    def of(cls, text: str) -> "LedgerAddress":
+    def parse(cls, text: str) -> "LedgerAddress":
         """Parse an address. The `ConfigError` of a malformed one omits the text, which may have a password."""
         found = _ADDRESS.fullmatch(text)
         if found is None or ".." in (found[3], found[4]):
@@ -86,7 +86,7 @@ def is_place_of_runs(path: Path) -> bool:
 
 def address_of(path: Path) -> LedgerAddress | None:
     """The address that a path stands for; None for an ordinary path. Raises `ConfigError` if it is malformed."""
-    return LedgerAddress.of(str(path)) if is_address(path) else None
+    return LedgerAddress.parse(str(path)) if is_address(path) else None
 
 
 def absolute_path(path: Path) -> Path:
@@ -107,4 +107,4 @@ def require_directory(path: Path) -> None:
 
 def shown(path: Path) -> str:
     """A path as a person writes it: two slashes of an address become one in a path."""
-    return str(LedgerAddress.of(str(path))) if is_address(path) else str(path)
+    return str(LedgerAddress.parse(str(path))) if is_address(path) else str(path)

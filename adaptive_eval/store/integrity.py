@@ -32,7 +32,7 @@ class Integrity:
     """Every row is what was written; the order in which the database finds them is not."""
 
     @classmethod
-    def of(cls, directory: Path) -> "Integrity":
+    def check(cls, directory: Path) -> "Integrity":
         """Check the run in `directory` as it is at one moment; raises `StoreError` if it cannot be opened."""
         if whereabouts.ledger_of(directory) is not None:
             return cls._in_database(directory)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from adaptive_eval.store import checksums
 from adaptive_eval.store.records import (
-    AWAITS,
+    AWAITS_THRESHOLDS,
+    AWAITS_VERDICT,
     LARGEST_SIZE,
-    WAITS,
     CellCount,
     ReplicaSums,
     RoundCount,
@@ -23,7 +23,7 @@ _SAID = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0
 
 OUTCOME_COLUMNS = (
     *("model", "question", "trial", "category", "tokens", "usd", "gpu_seconds", "flags", "digest", "size"),
-    *("correct", "found", "completion_bpt", "completion_tokens", "latency", "awaits", "waits"),
+    *("correct", "found", "completion_bpt", "completion_tokens", "latency", "awaits_thresholds", "awaits_verdict"),
 )
 """The columns of a trial without its texts."""
 
@@ -81,8 +81,8 @@ _MEANT = {
     "correct": _SAID.format("is_correct"),
     "found": _SAID.format("has_answer"),
     "trials": "count(*)",
-    "awaits": f"category IS NULL AND grader_error = '{AWAITS}'",
-    "waits": f"category IS NULL AND grader_error = '{WAITS}'",
+    "awaits_thresholds": f"category IS NULL AND grader_error = '{AWAITS_THRESHOLDS}'",
+    "awaits_verdict": f"category IS NULL AND grader_error = '{AWAITS_VERDICT}'",
     "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
     + checksums.checksum_in_sql("trials", "trials."),
     "segment": "NULL",

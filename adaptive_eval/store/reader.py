@@ -153,7 +153,7 @@ class RunReader:
         # by their places in OUTCOME_COLUMNS: there may be millions of these
         for (
             model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
-            completion_tokens, latency, awaits, waits,
+            completion_tokens, latency, awaits_thresholds, awaits_verdict,
         ) in self._stream(self._queries.outcomes):  # fmt: skip
             yield StoredOutcome(
                 model,
@@ -168,8 +168,8 @@ class RunReader:
                 _truth(found),
                 total_bits(bpt, completion_tokens),
                 latency,
-                bool(awaits),
-                bool(waits),
+                bool(awaits_thresholds),
+                bool(awaits_verdict),
             )
 
     def in_flight(self) -> dict[str, int]:

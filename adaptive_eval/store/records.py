@@ -13,10 +13,10 @@ from adaptive_eval.store.events.grading import VerdictsWasted
 
 SignalValue = float | bool | str
 
-WAITS = "its verdict has not come yet"
+AWAITS_VERDICT = "its verdict has not come yet"
 """The error of an answer that is stored, and graded next."""
 
-AWAITS = "its category waits for thresholds that are fitted on the opening"
+AWAITS_THRESHOLDS = "its category waits for thresholds that are fitted on the opening"
 """The error of an answer that a grader has read, where the rubric is not complete yet."""
 
 LARGEST_SIZE = 512
@@ -44,9 +44,9 @@ class StoredOutcome(NamedTuple):
     """-log2 of the chance of its tokens, as its server tells it; None where it does not."""
     seconds: float = 0.0
     """How long the answer took; 0 where nobody knows."""
-    awaits: bool = False
+    awaits_thresholds: bool = False
     """It gets its category when the thresholds of the rubric are fitted."""
-    waits: bool = False
+    awaits_verdict: bool = False
     """Its grade is on its way, or was when the run ended."""
 
     @property
@@ -143,14 +143,14 @@ class TrialRecord:
     """Worked out once: who writes it wants it, and who tells the core of it."""
 
     @property
-    def waits(self) -> bool:
+    def awaits_verdict(self) -> bool:
         """Whether its grade is on its way."""
-        return self.category is None and self.grader_error == WAITS
+        return self.category is None and self.grader_error == AWAITS_VERDICT
 
     @property
-    def awaits(self) -> bool:
+    def awaits_thresholds(self) -> bool:
         """Whether the grader has read it, and its category comes when the thresholds of the rubric are fitted."""
-        return self.category is None and self.grader_error == AWAITS
+        return self.category is None and self.grader_error == AWAITS_THRESHOLDS
 
     def judged(self, grade: "Regrade") -> "TrialRecord":
         """The trial with a grade that has come."""
@@ -186,7 +186,7 @@ class TrialRecord:
             boolean_signal(self.signals, "has_answer"),
             total_bits(self.answer.completion_bpt, self.answer.completion_tokens),
             self.answer.latency,
-            self.awaits,
+            self.awaits_thresholds,
         )
 
 
@@ -206,7 +206,7 @@ class Regrade(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether there is no grade, and none is awaited."""
-        return self.category is None and self.grader_error != AWAITS
+        return self.category is None and self.grader_error != AWAITS_THRESHOLDS
 
 
 class StoredLook(NamedTuple):

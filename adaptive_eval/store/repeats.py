@@ -77,7 +77,7 @@ class SamplingFreedom(NamedTuple):
     """Settings that may keep it from some tokens; equal for two models that are cut alike."""
 
     @classmethod
-    def of(cls, sampling: Sampling) -> Self | None:
+    def from_sampling(cls, sampling: Sampling) -> Self | None:
         """Derive it from the sampling settings; None for greedy sampling, whose answers may all be equal."""
         if sampling.temperature == 0.0:
             return None
@@ -157,7 +157,7 @@ class _ShortOnes:
         self._numbers: dict[_Short, int] = {}
         self._short_of: list[_Short] = []
 
-    def of(self, question: int) -> tuple[_Short, int] | None:
+    def get(self, question: int) -> tuple[_Short, int] | None:
         """The pairs of a question with the digest of one; None if there are none."""
         what = self._what[question]
         return None if what < 0 else (self._short_of[what], self._digest[question])
@@ -206,7 +206,7 @@ class AnswerPairs:
             self._add_short(question, first, agree)
 
     def _add_short(self, question: int, first: _Half, agree: bool) -> None:
-        known, digest = self._questions.of(question) or (_Short(), first.digest)
+        known, digest = self._questions.get(question) or (_Short(), first.digest)
         if known.pairs:
             self.short[known] -= 1
         else:

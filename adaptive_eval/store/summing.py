@@ -9,7 +9,7 @@ import orjson
 
 from adaptive_eval.store.kept_sums import Counts, KeptSums, merge_sums, thin_out
 from adaptive_eval.store.ledgers import Row, RunLedger
-from adaptive_eval.store.records import AWAITS, WAITS, ReplicaSums, Spending
+from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, ReplicaSums, Spending
 from adaptive_eval.store.roster import Names, Roster
 
 SUMMED_EVERY = 200_000
@@ -21,7 +21,10 @@ NO_COUNTS: Counts = np.zeros((0, 0, 1), dtype=np.int32)
 NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
 _LAST = "SELECT coalesce(max(id), 0) FROM trials"
 _COUNT = "SELECT count(*) FROM trials"
-_PENDING = f"SELECT 1 FROM trials WHERE id > ? AND category IS NULL AND grader_error IN ('{AWAITS}', '{WAITS}') LIMIT 1"
+_PENDING = (
+    "SELECT 1 FROM trials WHERE id > ? AND category IS NULL "
+    f"AND grader_error IN ('{AWAITS_THRESHOLDS}', '{AWAITS_VERDICT}') LIMIT 1"
+)
 _KEEP = "INSERT OR REPLACE INTO summed VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
 
 

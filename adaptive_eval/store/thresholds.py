@@ -26,7 +26,7 @@ class HeldTrial(NamedTuple):
     extracted: str | None
 
     @classmethod
-    def of(cls, record: TrialRecord) -> "HeldTrial":
+    def from_record(cls, record: TrialRecord) -> "HeldTrial":
         """Take a stored trial without its texts, which are long."""
         facts = {**answer_facts(record.answer), **record.signals}
         return cls(record.outcome(), facts, record.signals, record.extracted)

@@ -47,7 +47,7 @@ class TrialUsage:
 
     def judge(self, outcome: StoredOutcome) -> None:
         """Count its grade, if it has one."""
-        if outcome.awaits:
+        if outcome.awaits_thresholds:
             return
         self.ungraded += outcome.category is None
         self.answers.add(outcome)

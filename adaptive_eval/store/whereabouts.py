@@ -60,7 +60,7 @@ def point_to(directory: Path, address: LedgerAddress, name: str | None = None) -
     found = ledger_of(directory)
     own = name or directory.absolute().name
     wanted = address.run_at(own if found is None or found.run is None else found.run)
-    LedgerAddress.of(str(wanted))
+    LedgerAddress.parse(str(wanted))
     if found == wanted:
         return
     if found is not None:
@@ -139,7 +139,7 @@ def run_names_in(address: LedgerAddress) -> list[str]:
 
 def runs_at(url: str) -> list[str]:
     """The runs of the database that a configuration names."""
-    return run_names_in(LedgerAddress.of(url))
+    return run_names_in(LedgerAddress.parse(url))
 
 
 def require_reachable(path: Path) -> None:
@@ -176,7 +176,7 @@ def _postgres() -> ModuleType:
 def _address_in(pointer: bytes, directory: Path) -> LedgerAddress:
     try:
         found = json.loads(pointer)
-        address = LedgerAddress.of(str(found["address"]))
+        address = LedgerAddress.parse(str(found["address"]))
     except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
         raise StoreError(f"{directory / POINTER_FILE} names no ledger: it was not written by adaptive-eval") from error
     if address.run is None:

@@ -55,7 +55,7 @@ async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, sta
 def test_up_to_a_minute_it_is_waited_as_long_as_is_said(seconds: float, waited: float, kinds: set[str]) -> None:
     notices: list[Notice] = []
     waits = BelievedRetryAfter(600.0, lambda: 0.0, notices.append, str)
-    assert waits.of("url", RetryAfter(seconds, f"{seconds:g}"), 0.0) == waited
+    assert waits.believed_seconds("url", RetryAfter(seconds, f"{seconds:g}"), 0.0) == waited
     assert {notice.kind for notice in notices} == kinds
 
 

@@ -23,7 +23,7 @@ from adaptive_eval.graders.slot import label_probabilities, label_scores
 from adaptive_eval.graders.verifier import LABELS, Verifier
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.records import AWAITS_VERDICT
 
 pytestmark = pytest.mark.engine
 
@@ -159,13 +159,13 @@ def test_a_kill_between_answer_and_verdict_loses_neither(
         process.send_signal(signal.SIGKILL)
         process.communicate()
     with closing(RunReader.open(workplace.directory(config))) as reader:
-        waiting = [one for one in reader.trials() if one.grader_error == WAITS]
+        waiting = [one for one in reader.trials() if one.grader_error == AWAITS_VERDICT]
     assert waiting
     found = workplace.run(config, accepted=(0, 3))
     after = {(one.model, one.question, one.trial): one for one in found.records}
     for one in waiting:
         kept = after[one.model, one.question, one.trial]
-        assert kept.answer == one.answer and kept.grader_error != WAITS
+        assert kept.answer == one.answer and kept.grader_error != AWAITS_VERDICT
     assert found.outcomes == undisturbed.outcomes
 
 

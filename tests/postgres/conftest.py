@@ -42,7 +42,7 @@ def as_tester(monkeypatch: pytest.MonkeyPatch) -> None:
 def new_database(server: PostgresServer) -> LedgerAddress:
     name = f"runs{next(_numbers)}"
     server.execute(f"CREATE DATABASE {name}")
-    return LedgerAddress.of(server.url(name))
+    return LedgerAddress.parse(server.url(name))
 
 
 @pytest.fixture

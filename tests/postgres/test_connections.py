@@ -210,7 +210,7 @@ def test_a_database_of_another_encoding_is_refused(server: PostgresServer, direc
 
     server.execute("CREATE DATABASE western ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     elsewhere = tmp_path / "western"
-    whereabouts.point_to(elsewhere, LedgerAddress.of(server.url("western")))
+    whereabouts.point_to(elsewhere, LedgerAddress.parse(server.url("western")))
     with pytest.raises(StoreError, match="keeps texts as LATIN1: make a database"):
         Store.open(elsewhere, HEADER)
 
@@ -224,4 +224,4 @@ def test_what_cannot_be_opened_is_told(
 ) -> None:
     monkeypatch.setenv("PGUSER", user)
     with pytest.raises(StoreError, match=told):
-        list_runs(LedgerAddress.of(server.url(database_name)))
+        list_runs(LedgerAddress.parse(server.url(database_name)))

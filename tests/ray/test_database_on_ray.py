@@ -27,7 +27,7 @@ def test_a_database_that_is_killed_under_sites_and_then_the_head_lose_nothing(
     site: Site, raylets: Raylets, database: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.execute("CREATE DATABASE runs")
-    address = LedgerAddress.of(database.url("runs"))
+    address = LedgerAddress.parse(database.url("runs"))
     monkeypatch.setenv(VARIABLE, str(address))
     ended = site.run(written(site, models=models(site)), "--run-dir", str(site.directory("home")))
     assert ended.exit_code == ExitCode.SPENT, ended.output

@@ -56,7 +56,7 @@ def test_its_life_is_that_of_any_run(site: Site, ended_runs: EndedRuns) -> None:
     begun = site.run(site.write("kept", store=SEGMENTS, trials={"min": 4, "max": 8}), "--run-dir", str(kept))
     assert begun.exit_code in ENDED, begun.output
     assert site.run(site.write("kept", store=SEGMENTS), "--run-dir", str(kept)).exit_code in ENDED
-    assert left_in_ledger(kept) == 0 and Integrity.of(kept).damages == ()
+    assert left_in_ledger(kept) == 0 and Integrity.check(kept).damages == ()
     assert texts(kept).items() <= texts(plain).items() or texts(plain).items() <= texts(kept).items()
     called("verify", str(kept))
     called("report", str(kept))
@@ -96,4 +96,4 @@ def test_kills_lose_nothing_and_change_nothing(site: Site, ended_runs: EndedRuns
     assert site.run(config, "--run-dir", str(kept)).exit_code in ENDED
     assert Found.of(kept) == Found.of(plain)
     assert texts(kept) == texts(plain) and left_in_ledger(kept) == 0
-    assert Integrity.of(kept).damages == ()
+    assert Integrity.check(kept).damages == ()

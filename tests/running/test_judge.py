@@ -36,7 +36,7 @@ from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import AnswersLost, RunReader, VerdictsAsked, events_of_kind
-from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.records import AWAITS_VERDICT
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: s
         process = site.start(config)
         assert wait_for_trials(site.directory(), 10, process)
         kill(process)
-    waiting = [trial for trial in stored(site) if trial.grader_error == WAITS]
+    waiting = [trial for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
     assert waiting
     config = site.write(**settings(fair_url, concurrency=64))
     assert site.run(config).exit_code in ENDED
@@ -258,14 +258,16 @@ def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url:
         process = site.start(config)
         assert wait_for_trials(site.directory(), 10, process)
         kill(process)
-        waiting = {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == WAITS}
+        waiting = {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == AWAITS_VERDICT}
         spent = tokens_in(site)
         assert waiting and spent > 32768 * len(waiting)  # the longest answer, and more, is reserved for each verdict
         little = settings(fair_url, grader=judged_by(url), budget={"tokens": spent + 30_000}, concurrency=64)
         assert site.run(site.write("little", **little)).exit_code == ExitCode.SPENT
         given_up = tokens_in(site)
         assert given_up < spent - 32768 * len(waiting)  # what was reserved is in the losses now
-        assert {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == WAITS} == waiting
+        assert {
+            (one.model, one.question, one.trial) for one in stored(site) if one.grader_error == AWAITS_VERDICT
+        } == waiting
         process = site.start(config)
         wait_until(lambda: tokens_in(site) >= given_up + 32768, process)
         kill(process)

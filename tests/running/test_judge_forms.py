@@ -23,7 +23,7 @@ from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import RunReader, ServersNoticed, TrialRecord, events_of_kind
-from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.records import AWAITS_VERDICT
 
 CRITERIA = [
     {"name": "sound", "says": "it says what the reference says", "weight": 0.7},
@@ -103,7 +103,7 @@ def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> No
         strict = settings(site, url, {**SCORES, "structured": True}, trials={"min": 2, "max": 2})
         ended = site.run(site.write(**strict))
         assert ended.exit_code == ExitCode.ENDPOINTS and "no verdict has come on any of the first 12" in ended.output
-        asked = [trial for trial in stored(site) if trial.grader_error != WAITS]
+        asked = [trial for trial in stored(site) if trial.grader_error != AWAITS_VERDICT]
         assert asked and all("response_format is not" in str(trial.grader_error) for trial in asked)
         assert all(trial.category is None for trial in stored(site))
         never = settings(site, url, {**SCORES, "structured": False}, trials={"min": 2, "max": 2})
@@ -163,7 +163,7 @@ def test_a_kill_between_answer_and_verdict_loses_neither_in_any_form(
         process = site.start(site.write(**settings(site, fair_url, judged, **capped)))
         assert wait_for_trials(site.directory(), 10, process)
         kill(process)
-    waiting = [trial for trial in stored(site) if trial.grader_error == WAITS]
+    waiting = [trial for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
     assert waiting
     assert site.run(site.write(**settings(site, fair_url, form, **capped))).exit_code in ENDED
     after = {(one.model, one.question, one.trial): one for one in stored(site)}

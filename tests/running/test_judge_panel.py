@@ -13,7 +13,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.records import AWAITS_VERDICT
 
 ALWAYS_WRONG = (0.0, 1.0)
 AWAY = "http://127.0.0.1:9/v1"
@@ -72,7 +72,7 @@ def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, 
     right, _, wrong = judges
     undecided = site.run(site.write(**settings(right, wrong)))
     assert undecided.exit_code == ExitCode.ENDPOINTS and "votes of the judge differ" in undecided.output
-    assert {str(trial.grader_error).partition(":")[0] for trial in stored(site)} - {WAITS} == {
+    assert {str(trial.grader_error).partition(":")[0] for trial in stored(site)} - {AWAITS_VERDICT} == {
         "the votes of the judge differ"
     }
     before = [trial.answer for trial in stored(site)]

@@ -143,7 +143,7 @@ def lead_judged(
             "grades": reduce(Cost.plus, (one.cost for one in uses), NO_COST),
             "in vain": reduce(Cost.plus, (one.in_vain for one in uses), NO_COST),
         }
-        waiting = sum(one.waits for one in trials)
+        waiting = sum(one.awaits_verdict for one in trials)
         reason = None if ended is None else str(ended.reason)
         rows = stored_rows(folder / "run")
         return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, waiting)

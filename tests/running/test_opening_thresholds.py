@@ -24,7 +24,7 @@ from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, RunReader, ThresholdsFrozen, TrialRecord, events_of_kind
-from adaptive_eval.store.records import AWAITS
+from adaptive_eval.store.records import AWAITS_THRESHOLDS
 
 ROOT = Path(__file__).resolve().parents[2]
 OPENING = 3
@@ -122,7 +122,7 @@ def test_a_run_that_is_killed_in_its_opening_goes_on_as_if_it_had_not_been(
     assert wait_for_trials(site.directory(), after, process)
     kill(process)
     before = {(one.model, one.question, one.trial): one for one in stored(site.directory())}
-    waiting = [one for one in before.values() if one.grader_error == AWAITS]
+    waiting = [one for one in before.values() if one.grader_error == AWAITS_THRESHOLDS]
     assert (len(waiting) == len(before)) != bool(frozen(site.directory()))
     assert "until then nothing is judged" in report(site.directory()) or frozen(site.directory())
     assert site.run(site.write(**settings(concurrency=16))).exit_code in ENDED
@@ -140,7 +140,7 @@ def test_a_judge_is_asked_once_about_an_opening_that_is_interrupted(site: Site, 
     process = site.start(config)
     assert wait_for_trials(site.directory(), 40, process)
     kill(process)
-    waiting = [one for one in stored(site.directory()) if one.grader_error == AWAITS]
+    waiting = [one for one in stored(site.directory()) if one.grader_error == AWAITS_THRESHOLDS]
     assert site.run(config).exit_code in ENDED
     after = {(one.model, one.question, one.trial): one for one in stored(site.directory())}
     for one in waiting:

@@ -75,7 +75,7 @@ def test_every_token_is_kept_and_goes_into_every_export(site: Site, url: str) ->
     assert site.run(site.write(**settings(url))).exit_code in ENDED
     trials = stored(site)
     require_whole(trials)
-    assert Integrity.of(site.directory()).damages == ()
+    assert Integrity.check(site.directory()).damages == ()
     plain = site.write("plain", **settings(url, sampling={**KEPT, "logprobs": True}))
     assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
     assert Found.of(site.directory("plain")) == Found.of(site.directory())
@@ -106,7 +106,7 @@ def test_they_leave_the_ledger_with_the_texts(site: Site, url: str, monkeypatch:
     database = site.directory() / DATABASE_FILE
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("SELECT count(*) FROM token_logprobs").fetchone() == (0,)
-    assert Integrity.of(site.directory()).damages == ()
+    assert Integrity.check(site.directory()).damages == ()
     # gone on with, and judged anew from what is stored
     config = site.write(**settings(url, store=store, rubric=SURE))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
@@ -137,7 +137,7 @@ def test_what_is_damaged_is_noticed(site: Site, url: str) -> None:
     with closing(sqlite3.connect(site.directory() / DATABASE_FILE)) as connection:
         connection.execute("UPDATE token_logprobs SET body = ? WHERE id = 3", (pack_json([["a"], [0]]),))
         connection.commit()
-    assert Integrity.of(site.directory()).damages == ("token_logprobs 3: is not what was written",)
+    assert Integrity.check(site.directory()).damages == ("token_logprobs 3: is not what was written",)
 
 
 @pytest.mark.parametrize(

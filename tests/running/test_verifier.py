@@ -26,7 +26,7 @@ from adaptive_eval.simulate.judging import SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import BaselineAsked, RunReader, TrialRecord, events_of_kind
-from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
 from adaptive_eval.supply.happenings import Happening
 
@@ -109,7 +109,7 @@ def test_a_kill_between_answer_and_label_loses_neither(site: Site, fair_url: str
         process = site.start(config)
         assert wait_for_trials(site.directory(), 10, process)
         kill(process)
-    waiting = [trial for trial in stored(site) if trial.grader_error == WAITS]
+    waiting = [trial for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
     assert waiting
     # the next start has what was subtracted, and asks for it from nobody
     leaning_otherwise = SimulatedVerifier(SURE, (3.0, -3.0, 0.0))
@@ -155,7 +155,9 @@ def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site:
             site.run(config, "--run-dir", str(site.directory(name)))
         for trial in stored(site, name):
             if trial.category is None:
-                assert trial.grader_error == WAITS or "leaves the probabilities open" in str(trial.grader_error)
+                assert trial.grader_error == AWAITS_VERDICT or "leaves the probabilities open" in str(
+                    trial.grader_error
+                )
             elif trial.signals["verifier_open"]:
                 assert 0.0 < float(trial.signals["verifier_c"]) <= float(trial.signals["verifier_open"]) + 1e-9 < 0.06
         assert any(trial.category is not None for trial in stored(site, name)) or not graded
@@ -191,7 +193,7 @@ def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
     with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
         ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
     assert ended.exit_code == ExitCode.ENDPOINTS and "replied with something else" in ended.output
-    failed = [str(trial.grader_error) for trial in stored(site) if trial.grader_error != WAITS]
+    failed = [str(trial.grader_error) for trial in stored(site) if trial.grader_error != AWAITS_VERDICT]
     assert failed and all("replied with something else" in one for one in failed)
 
 

@@ -185,7 +185,7 @@ class Disk:
         return +self.asked_for
 
     def outcomes(self) -> Iterator[StoredOutcome]:
-        return (one.outcome()._replace(waits=one.waits) for one in list(self.rows.values()))
+        return (one.outcome()._replace(awaits_verdict=one.awaits_verdict) for one in list(self.rows.values()))
 
     def trials(self, which: str) -> Iterator[TrialRecord]:
         assert which == "ungraded"
@@ -370,12 +370,12 @@ class Start:
         self.moment()
 
     def _ungraded(self) -> list[TrialRecord]:
-        return [one for one in self.disk.trials("ungraded") if one.model in self.models and not one.awaits]
+        return [one for one in self.disk.trials("ungraded") if one.model in self.models and not one.awaits_thresholds]
 
     def _lose_reserved(self) -> None:
         for record in self._ungraded():
             reserved = record.cost.tokens - self._lane(record.model).price.cost(record.answer).tokens
-            if record.waits and reserved:
+            if record.awaits_verdict and reserved:
                 event = AnswersLost(record.model, 0, reserved, killed=True, verdicts=1)
                 self.disk.commit(CommitBatch(events=[event], verdicts=[at_cost(record, Cost(tokens=-reserved))]))
                 self.moment()
@@ -562,7 +562,7 @@ class Start:
         self.moment()
         for record in committed_records(batch):
             self.state.apply(record)
-        self.judging += [trial for trial in batch.trials if trial.waits]
+        self.judging += [trial for trial in batch.trials if trial.awaits_verdict]
         self._decide()
         over = self.stopping or self.controller.finished is not None
         count = len(batch.sent)
@@ -603,10 +603,10 @@ class Start:
         for event in events_of_kind(self.disk.log, AnswersLost):
             lost[event.model] += event.tokens
         for usage, name in zip(self.state.spent.usages, self.models, strict=True):
-            rows = [one for one in self.disk.rows.values() if one.model == name and not one.waits]
+            rows = [one for one in self.disk.rows.values() if one.model == name and not one.awaits_verdict]
             assert usage.trials == len(rows)
             assert usage.tokens == sum(one.cost.tokens for one in rows)
-            assert usage.ungraded == sum(one.category is None and not one.awaits for one in rows)
+            assert usage.ungraded == sum(one.category is None and not one.awaits_thresholds for one in rows)
             assert usage.grading == grading.get(name, NO_GRADING)
         assert not any(self.disk.asked_for[name] for name in self.models), "requests are booked that nobody waits for"
         assert self.state.fit is None or self.stopping or self.controller.finished is not None or self.state.fit.is_over

@@ -73,13 +73,13 @@ def test_answers_of_a_model_that_was_removed_wait_for_thresholds_until_it_comes_
     setting = Setting(7, False, True, slots=3, samples=1, trials=Trials(2, 4), pace=Pace(), budget=Budget())
     disk, endpoints, chance = Disk(), Endpoints(7), random.Random(7)
     Start(setting, disk, endpoints, chance, dies_at=20).run()
-    waiting = {place for place, one in disk.rows.items() if one.awaits and place[0] == "cyd"}
+    waiting = {place for place, one in disk.rows.items() if one.awaits_thresholds and place[0] == "cyd"}
     assert waiting and not thresholds(disk)
     without = Start(setting, disk, endpoints, chance, models=("ada", "bob"))
     assert without.run() and thresholds(disk)
-    assert all(disk.rows[place].awaits for place in waiting)
+    assert all(disk.rows[place].awaits_thresholds for place in waiting)
     back = Start(setting, disk, endpoints, chance)
-    assert back.run() and not any(one.awaits for one in disk.rows.values())
+    assert back.run() and not any(one.awaits_thresholds for one in disk.rows.values())
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def test_a_run_keeps_its_answers_there_and_every_command_reads_them(
     assert Found.of(kept).outcomes == Found.of(plain).outcomes
     longer = site.write("kept", store={"answers": URL}, trials={"min": 4, "max": 40})
     assert site.run(longer, "--run-dir", str(kept)).exit_code in ENDED
-    assert Integrity.of(kept).damages == ()
+    assert Integrity.check(kept).damages == ()
 
 
 HEADER = RunHeader("s3", {"seed": 7}, {"seed": 7}, {"small": {}}, {"q1": {"prompt": "?"}})
@@ -152,7 +152,7 @@ def test_a_storage_that_goes_away_loses_nothing(
     store.close()
     monkeypatch.setenv("ADAPTIVE_EVAL_ANSWERS", URL)
     assert [one.answer.text for one in read(tmp_path / "run")] == [one.answer.text for one in trials(10)]
-    assert Integrity.of(tmp_path / "run").damages == ()
+    assert Integrity.check(tmp_path / "run").damages == ()
     assert len(objects()) > 1
     with closing(RunReader.open(tmp_path / "run")) as reader:
         assert len(events_of_kind(reader.events(), AnswersKept)) == 1

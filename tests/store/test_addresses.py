@@ -24,7 +24,7 @@ SECRET = "never-to-be-seen"
 def test_an_address_survives_being_a_path(text: str) -> None:
     address = address_of(Path(text))
     assert address is not None and str(address) == text == shown(Path(text))
-    assert LedgerAddress.of(str(address.path)) == address
+    assert LedgerAddress.parse(str(address.path)) == address
     assert address.run is None or (Path(text).name == address.run and shown(Path(text).parent) + "/" in text)
 
 
@@ -54,12 +54,12 @@ def test_what_is_none_is_told_without_being_repeated(text: str) -> None:
 def test_a_run_stays_where_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whereabouts, "_given", set())
     monkeypatch.delenv(VARIABLE, raising=False)
-    address, run = LedgerAddress.of("postgresql://host/db"), tmp_path / "run"
+    address, run = LedgerAddress.parse("postgresql://host/db"), tmp_path / "run"
     whereabouts.point_to(run, address)
     whereabouts.point_to(run, address)
     assert whereabouts.ledger_of(run) == address.run_at("run") and whereabouts.holds_ledger(run)
     with pytest.raises(ConfigError, match="store.ledger names another database"):
-        whereabouts.point_to(run, LedgerAddress.of("postgresql://host/other"))
+        whereabouts.point_to(run, LedgerAddress.parse("postgresql://host/other"))
     with pytest.raises(ConfigError, match=r"say so as store\.ledger \(postgresql://host/db\)"):
         whereabouts.require_own_ledger(run)
     own = tmp_path / "own"
@@ -83,7 +83,7 @@ def test_a_database_that_a_directory_names_is_opened_where_the_user_has_named_it
     with pytest.raises(StoreError, match="is not opened by itself"):
         whereabouts.is_held(tmp_path)
     monkeypatch.setenv(VARIABLE, "postgresql://other/x postgresql://host/db/")
-    assert whereabouts.ledger_of(tmp_path) == LedgerAddress.of("postgresql://host/db/run")
+    assert whereabouts.ledger_of(tmp_path) == LedgerAddress.parse("postgresql://host/db/run")
 
 
 @pytest.mark.parametrize(

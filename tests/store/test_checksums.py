@@ -82,7 +82,7 @@ def test_whatever_is_written_is_intact(directory: Path, open_store: Open, answer
     store.forget_trials("large", [TrialKey("q1", 1)], RunResumed(2))
     store.close()
     open_store().close()  # a resume
-    found = Integrity.of(directory)
+    found = Integrity.check(directory)
     assert (found.damages, found.unchecked) == ((), {})
     assert (found.rows["trials"], found.rows["asked_for"]) == (7, 1)
 
@@ -93,7 +93,7 @@ def test_an_import_is_intact(tmp_path: Path) -> None:
     draft.renumber("small", "q1")
     draft.finish(HEADER, {}, [])
     draft.close()
-    found = Integrity.of(tmp_path)
+    found = Integrity.check(tmp_path)
     assert (found.damages, found.unchecked, found.rows["trials"]) == ((), {}, 3)
 
 
@@ -121,7 +121,7 @@ def test_a_changed_row_is_named_and_not_gone_on_with(
     store.commit(some_trials())
     store.close()
     change(directory, statement)
-    assert any(damage.startswith(table) for damage in Integrity.of(directory).damages)
+    assert any(damage.startswith(table) for damage in Integrity.check(directory).damages)
     with pytest.raises(StoreError, match="adaptive-eval verify"):
         open_store()
     with pytest.raises(StoreError, match="adaptive-eval verify"):
@@ -140,7 +140,7 @@ def test_an_index_that_misses_rows_is_named_and_not_gone_on_with(directory: Path
         data = bytearray(whole)
         data[rng.choice(pages) + rng.randrange(4096)] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
-        if (found := Integrity.of(directory)).order_alone:
+        if (found := Integrity.check(directory)).order_alone:
             break
     assert found.damages and all(damage.startswith("the database: ") for damage in found.damages)
     with pytest.raises(StoreError, match=r"adaptive-eval verify|REINDEX; VACUUM"):
@@ -150,7 +150,7 @@ def test_an_index_that_misses_rows_is_named_and_not_gone_on_with(directory: Path
     change(directory, "REINDEX")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("VACUUM")
-    assert Integrity.of(directory).damages == ()
+    assert Integrity.check(directory).damages == ()
     open_store().close()
 
 
@@ -177,7 +177,7 @@ def test_a_run_without_checksums_opens_and_has_them_from_then_on(directory: Path
     store = open_store()
     store.commit(CommitBatch([make_trial("large", "q2", 0)], [], [], 3.0))
     store.close()
-    found = Integrity.of(directory)
+    found = Integrity.check(directory)
     assert found.damages == ()
     assert found.unchecked["trials"] == 7
     assert found.rows["trials"] == 8
@@ -188,11 +188,11 @@ def test_a_ledger_without_checksums_is_gone_on_with(directory: Path, open_store:
     store.commit(some_trials())
     store.close()
     change(directory, "DELETE FROM row_checks WHERE place = 'asked_for'")
-    assert Integrity.of(directory).unchecked == {"asked_for": 2}
+    assert Integrity.check(directory).unchecked == {"asked_for": 2}
     store = open_store()
     store.commit(CommitBatch([make_trial("large", "q2", 0)], sent=[SentRequest("small", 1)]))
     store.close()
-    found = Integrity.of(directory)
+    found = Integrity.check(directory)
     assert (found.damages, found.unchecked, found.rows["asked_for"]) == ((), {}, 2)
 
 

@@ -17,7 +17,7 @@ from adaptive_eval.store import CommitBatch, Regrade, Roster, RunReader, Store, 
 from adaptive_eval.store import store as storing
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.integrity import Integrity
-from adaptive_eval.store.records import AWAITS
+from adaptive_eval.store.records import AWAITS_THRESHOLDS
 
 CELLS = [(model, question) for model in HEADER.models for question in HEADER.questions]
 ROSTER = Roster.of(["large", "small"], ["q2", "q1"])
@@ -111,7 +111,7 @@ def test_sums_are_always_what_the_trials_come_to(
     run.store.close()
     trials = sum(run.next.values())
     assert bool(summed(run.directory)) == (trials >= 8), "a run that is closed has all of its sums, where it is large"
-    assert Integrity.of(run.directory).damages == ()
+    assert Integrity.check(run.directory).damages == ()
 
 
 def test_an_earlier_version_that_changes_a_grade_leaves_no_wrong_sums(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_nothing_is_summed_while_a_grade_is_on_its_way(tmp_path: Path) -> None:
     run = Played(tmp_path)
     run.store.commit(CommitBatch([make_trial(trial=number) for number in range(8)]))
     assert summed(tmp_path) == 8
-    waiting = make_trial("large", category=None, grader_error=AWAITS)
+    waiting = make_trial("large", category=None, grader_error=AWAITS_THRESHOLDS)
     run.store.commit(CommitBatch([waiting, *(make_trial("large", trial=number) for number in range(1, 9))]))
     assert summed(tmp_path) == 8
     run.store.commit(CommitBatch(verdicts=[Regrade("large", "q1", 0, 1, {}, None, None)]))
@@ -170,7 +170,7 @@ def test_changed_sums_are_damage_and_never_a_wrong_number(tmp_path: Path, column
     run.store.commit(CommitBatch([make_trial(trial=number) for number in range(8)]))
     run.store.close()
     change(tmp_path, f"UPDATE summed SET {column}")
-    assert [one for one in Integrity.of(tmp_path).damages if one.startswith("summed 1")]
+    assert [one for one in Integrity.check(tmp_path).damages if one.startswith("summed 1")]
     with closing(RunReader.open(tmp_path)) as reader:
         with pytest.raises(StoreError, match="summed 1: is not what was written"):
             reader.require_intact(summed=False)

@@ -57,7 +57,7 @@ def flipped(killed: Path, place: int, bit: int = 1) -> Path:
 def test_a_whole_log_is_taken_whole_and_stays(killed: Path) -> None:
     before, log = trials(killed), (killed / LOG).read_bytes()
     assert lost_commits(killed / DATABASE_FILE) == 0
-    assert not Integrity.of(killed).damages and trials(killed) == before and (killed / LOG).read_bytes() == log
+    assert not Integrity.check(killed).damages and trials(killed) == before and (killed / LOG).read_bytes() == log
 
 
 def test_a_changed_log_is_refused_and_stays(killed: Path) -> None:
@@ -77,7 +77,7 @@ def test_no_change_of_any_log_goes_unnoticed(killed: Path) -> None:
     for _ in range(25):
         copy = flipped(killed, rng.randrange((killed / LOG).stat().st_size), 1 << rng.randrange(8))
         try:
-            damages = Integrity.of(copy).damages
+            damages = Integrity.check(copy).damages
             lost = trials(copy) < before
         except StoreError:
             damages, lost = ("refused",), True
@@ -95,9 +95,9 @@ def test_a_last_write_that_was_cut_is_told_and_the_run_goes_on(killed: Path) -> 
         copy = flipped(killed, place)
         if lost_commits(copy / DATABASE_FILE) == 1:
             break
-    assert [one for one in Integrity.of(copy).damages if "its last commit cannot be read" in one]
+    assert [one for one in Integrity.check(copy).damages if "its last commit cannot be read" in one]
     Store.open(copy, HEADER).store.close()
-    assert trials(copy) == whole - 1 and not Integrity.of(copy).damages
+    assert trials(copy) == whole - 1 and not Integrity.check(copy).damages
 
 
 WRITER = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"

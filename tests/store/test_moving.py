@@ -91,7 +91,7 @@ def test_texts_leave_the_ledger_and_are_read_as_they_were(open_store: OpenStore,
     store.close()
     assert in_ledger(directory) == 0, "at its end the rest goes too"
     assert read(directory) == trials(7)
-    assert Integrity.of(directory).damages == ()
+    assert Integrity.check(directory).damages == ()
     store = open_store()
     store.commit(CommitBatch(trials(2, first=7)))
     store.close()
@@ -110,7 +110,7 @@ def test_the_ledger_is_small_without_them(
     store.close()
     assert read(directory) == given
     assert (directory / DATABASE_FILE).stat().st_size < 400 * 1000
-    assert Integrity.of(directory).damages == ()
+    assert Integrity.check(directory).damages == ()
 
 
 def test_what_would_not_gain_and_what_parquet_cannot_hold_stays(
@@ -191,7 +191,7 @@ def test_a_kill_at_any_moment_loses_nothing_and_leaves_nothing(
         again.commit(CommitBatch(trials(6 - len(stored), first=len(stored))))
         again.close()
         assert read(left) == trials(6)
-        assert Integrity.of(left).damages == ()
+        assert Integrity.check(left).damages == ()
         with closing(sqlite3.connect(left / DATABASE_FILE)) as connection:
             named = {name for (name,) in connection.execute("SELECT name FROM segments WHERE trials > 0")}
         assert segments_in(left) == named, "no file is left that nobody names"
@@ -205,7 +205,7 @@ def test_trials_that_are_dropped_take_their_place_along(open_store: OpenStore, d
     settle(store)
     store.close()
     assert [one.answer.text for one in read(directory)][3] == "another " * 9
-    assert Integrity.of(directory).damages == ()
+    assert Integrity.check(directory).damages == ()
 
 
 def test_a_place_that_cannot_be_written_stops_nothing(
@@ -354,7 +354,7 @@ def test_a_segment_that_is_no_file_is_not_read(open_store: OpenStore, directory:
         os.mkfifo(path)
     with pytest.raises(StoreError):
         read(directory)
-    assert Integrity.of(directory).damages
+    assert Integrity.check(directory).damages
 
 
 def test_a_segment_that_is_changed_is_found_by_verify(open_store: OpenStore, directory: Path) -> None:
@@ -423,7 +423,7 @@ def test_twenty_kills_lose_nothing(directory: Path) -> None:
         before = len(stored)
     assert before > 60
     Store.open(directory, HEADER, "segments").store.close()
-    assert Integrity.of(directory).damages == () and read(directory) == trials(before)
+    assert Integrity.check(directory).damages == () and read(directory) == trials(before)
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         named = {name for (name,) in connection.execute("SELECT name FROM segments WHERE trials > 0")}
     assert {path.name for path in (directory / ANSWERS_FOLDER).iterdir()} == named

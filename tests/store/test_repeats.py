@@ -286,6 +286,6 @@ def test_another_model_is_no_measure_where_it_is_cut_otherwise() -> None:
     ],
 )
 def test_what_log_probabilities_are_of(sampling: dict[str, object], drawn: SamplingFreedom | None) -> None:
-    found = SamplingFreedom.of(Sampling.model_validate(sampling))
+    found = SamplingFreedom.from_sampling(Sampling.model_validate(sampling))
     assert (found and found[:2]) == (drawn and drawn[:2])
     assert found is None or (not found.cut) == (sampling.keys() == {"temperature", "top_p"})

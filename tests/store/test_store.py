@@ -98,7 +98,7 @@ def test_who_verifies_is_not_told_to_verify(directory: Path) -> None:
     with pytest.raises(StoreError, match="`adaptive-eval verify .*` says where; restore a copy"):
         RunReader.open(directory)
     with pytest.raises(StoreError, match=r"is no SQLite database \(.*\); restore a copy"):
-        Integrity.of(directory)
+        Integrity.check(directory)
 
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:

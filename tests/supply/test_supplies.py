@@ -18,7 +18,7 @@ from adaptive_eval.store import (
     Store,
     TrialRecord,
 )
-from adaptive_eval.store.records import AWAITS, WAITS
+from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT
 from adaptive_eval.supply.batch_book import BatchBook
 from adaptive_eval.supply.batch_parts import trial_id
 from adaptive_eval.supply.batches import BatchedEndpoint
@@ -84,8 +84,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     answer = Answer("right", "stop", 0, "batch", 1.0)
     trials = [
         TrialRecord("bob", "q1", 0, 0, answer, 1),
-        TrialRecord("bob", "q1", 1, 0, answer, None, grader_error=WAITS),
-        TrialRecord("bob", "q0", 1, 0, answer, None, grader_error=AWAITS),
+        TrialRecord("bob", "q1", 1, 0, answer, None, grader_error=AWAITS_VERDICT),
+        TrialRecord("bob", "q0", 1, 0, answer, None, grader_error=AWAITS_THRESHOLDS),
         TrialRecord("ada", "q0", 0, 0, answer, 1),
     ]
     one.commit(CommitBatch(trials=trials, events=[planned, taken]))

@@ -154,7 +154,7 @@ class BatchWire:
             except Failure as failure:
                 self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
                 self.last_error = str(failure)
-                failure.wait = self._waits.of(self._root, failure.told, self._clock())
+                failure.wait = self._waits.believed_seconds(self._root, failure.told, self._clock())
                 if failure.wait:
                     await self._sleep(failure.wait)
                 elif failure.kind in _PAUSED:

@@ -11,7 +11,7 @@ from adaptive_eval.store.queries import (
     sqlite_queries,
     summed_by_replica,
 )
-from adaptive_eval.store.records import AWAITS, LARGEST_SIZE, WAITS, CellCount, RoundCount
+from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, LARGEST_SIZE, CellCount, RoundCount
 
 
 def _number(name: str) -> str:
@@ -39,8 +39,8 @@ _MEANT = {
     "size": f"({_size('text')} + {_size('reasoning')})",
     "correct": _said("is_correct"),
     "found": _said("has_answer"),
-    "awaits": f"(category IS NULL AND grader_error = '{AWAITS}')",
-    "waits": f"(category IS NULL AND grader_error = '{WAITS}')",
+    "awaits_thresholds": f"(category IS NULL AND grader_error = '{AWAITS_THRESHOLDS}')",
+    "awaits_verdict": f"(category IS NULL AND grader_error = '{AWAITS_VERDICT}')",
     "damaged": "NULL",
 }
 _JUDGED = "signals IS NOT NULL AND strpos(signals, '\"judge_prompt_tokens\":') > 0"
