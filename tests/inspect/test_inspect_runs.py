@@ -15,12 +15,14 @@ from gated import GatedServer
 from inspect_ai.log import read_eval_log
 from live_runs import MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
 from patient_time import HANGS
+from thoroughness import sizes
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.seeds import hashed_base, trial_seed
+from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import ModelSetAside, RunReader, TrialRecord, events_of_kind
 
@@ -200,35 +202,67 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     assert "a sample called scripted/judge, whose price is not known; add it under benchmark.prices" in unpriced.output
 
 
-@pytest.mark.slow
-def test_kills_change_no_decision_and_lose_no_answer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    kills, slots = 3, 4
-    trials = {"min": 4, "max": 8, "favour": "answers"}
-    models = [{"name": name, "inspect": f"openai-api/sim/{name}"} for name in MODELS]
-    settings = {"models": models, "trials": trials, "concurrency": slots, "skills": ()}
-    with serving(gated := GatedServer(small_world(), 30)) as url:
+def asked_of_servers(site: Site, name: str, least: int = 6) -> Path:
+    """A configuration of a task whose models are on the server of the tests."""
+    models = [{"name": one, "inspect": f"openai-api/sim/{one}"} for one in MODELS]
+    trials = {"min": least, "max": least + 4, "favour": "answers"}
+    return write(site, "small", name, skills=(), models=models, trials=trials, concurrency=SLOTS)
+
+
+SLOTS = 4
+FAILING = Faults(server_error=0.05)
+
+
+@pytest.mark.parametrize("kills", sizes(3, 10))
+def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
+    site: Site, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    least = 2 * kills  # 48 trials or more for each kill, while 36 answers are given
+    with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
-        config = write(site, "small", **settings)  # type: ignore[arg-type]
+        config = asked_of_servers(site, "run", least)
         for _ in range(kills):
             before = trials_in(site.directory())
             process = site.start(config)
             assert wait_for_trials(site.directory(), before + 12, process)
             kill(process)
-            gated.open(30)
+            gated.open(36)
         gated.open()
         assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-        asked = sum(gated.counts.values())
+        asked, failed = gated.counts["answered"], gated.counts["server_error"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
-    whole = run(site, write(site, "small", "whole", **settings))  # type: ignore[arg-type]
+    whole = run(site, asked_of_servers(site, "whole", least))
     assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.output
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
-    assert asked <= trials_in(site.directory()) + (kills + 1) * slots * len(MODELS)
+    assert asked <= trials_in(site.directory()) + (kills + 1) * SLOTS * len(MODELS)
+    assert failed > 0, "some calls did fail"
     logs = list((site.directory() / "logs" / "inspect").glob("*.eval"))
     assert len(logs) == (kills + 1) * len(MODELS)
     deadline = time.monotonic() + HANGS
     while any(read_eval_log(str(log), header_only=True).status == "started" for log in logs):
         assert time.monotonic() < deadline, "a killed run has left an evaluation behind"
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_run_and_more_room_lets_it_go_on(site: Site) -> None:
+    place = site.directory()
+    place.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a file system is not allowed here")
+    try:
+        config = asked_of_servers(site, "run")
+        full = run(site, config)
+        assert full.exit_code == ExitCode.FAILED, full.output
+        before = Found.of(place).outcomes
+        subprocess.run(["mount", "-o", "remount,size=64m", place], check=True)
+        assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        assert run(site, asked_of_servers(site, "whole")).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        assert before.items() <= Found.of(place).outcomes.items()
+        assert Found.of(place) == Found.of(site.directory("whole"))
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
 
 
 @pytest.mark.slow
