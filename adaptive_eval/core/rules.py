@@ -200,8 +200,8 @@ PEEKING_IN_SHORT = (
     "none: looked at so often, this rule calls one of two equal models better in a quarter to a half of runs"
 )
 HOLDS_AT_ANY_LOOK = (
-    "A wrong order is called with probability at most {wrong}, and a winner between exact ties with at most {tie}, "
-    "{whose}, however often the data were looked at."
+    "{whose}: at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models, however often "
+    "you look."
 )
 
 

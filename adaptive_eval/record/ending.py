@@ -209,7 +209,8 @@ def why_finished(reason: Reason, asked: bool, fixed: bool) -> str:
 STOPPED = "Stopped. Every answer that was graded is stored."
 PRECISE = "Finished: every score is as precise as was asked."
 TOO_SMALL = (
-    "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min or trials.draw."
+    "No answers were requested: the budget does not cover the first round. Raise it, or lower trials.min or "
+    "trials.draw."
 )
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
 SENTENCES = {

@@ -50,6 +50,8 @@ from adaptive_eval.store import (
 
 NAMED = 3
 """Files, or models, that one sentence names."""
+SETTINGS = 8
+"""Settings that it names."""
 LONGEST = 400
 
 
@@ -133,7 +135,7 @@ def _run_sentence(event: Event) -> str | None:
         case SettingsChanged():
             gone = [change.was for change in event.changes if change.path == "stopping.rule" and change.was in RETIRED]
             told = f"; the rule {gone[0]} is gone, {OPTIMAL.name} judges the stored answers anew" if gone else ""
-            return "settings changed: " + ", ".join(change.path for change in event.changes) + told
+            return f"settings changed: {first_few([change.path for change in event.changes], SETTINGS)}{told}"
         case GraderChosen():
             return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
         case TrialsImported():

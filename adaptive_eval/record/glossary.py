@@ -21,7 +21,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "letters": Term(
         "Alike",
-        "Two models that share a letter are not shown to differ; two that share none are. The letters come from the "
+        "Same letter: no difference shown. No letter in common: a difference is shown. The letters come from the "
         "comparisons of all pairs. A tier goes from neighbour to neighbour, and so cannot say that.",
     ),
     "score": Term(
@@ -37,9 +37,9 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "corrected": Term(
         "Corrected",
-        "The score, corrected for the early end of the run. A run stops asking when a difference looks large, or too "
-        "small to be decided, and that moves scores a little on average. How far is found by playing the run again, "
-        "with models that answer as its own trials say. Verdicts and intervals are of the score itself.",
+        "Stopping early biases scores slightly: a run ends when a difference looks large, or too small to be decided. "
+        "This is the score without that. How far to correct is found by playing the run again, with models that answer "
+        "as its own trials say. Verdicts and intervals are of the score itself.",
     ),
     "sigma_here": Term(
         "σ here",

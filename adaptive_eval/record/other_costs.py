@@ -44,7 +44,7 @@ def _purpose(what: str, subject: str) -> str:
         case "lost_verdicts":
             return f"verdicts on answers of {subject} that never came"
         case "unwanted":
-            return f"answers of {subject} that were asked ahead and never wanted"
+            return f"extra answers of {subject}, which were requested to save time"
         case "regrade":
             return "verdicts of a regrade that did not come to its end"
         case "opponent":

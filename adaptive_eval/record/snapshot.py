@@ -30,7 +30,6 @@ from adaptive_eval.record.warnings import (
     opponent_caution,
     recorded_caution,
     uncounted_caution,
-    unwanted_cautions,
 )
 from adaptive_eval.store import (
     Event,
@@ -154,7 +153,6 @@ def take_snapshot(
             *opponent_caution(events),
             *notice_cautions(events),
             *loss_cautions(events),
-            *unwanted_cautions(events),
         ),
         events=tuple(events),
         held=tuple(held) or (None,) * len(subject.models),

@@ -18,7 +18,6 @@ from adaptive_eval.record.words import deciding_rule, draws_questions, judged_by
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
-    AnswersUnwanted,
     Event,
     OpponentAnswered,
     OutcomesRecorded,
@@ -243,24 +242,6 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             told += f": the caps count the most that this may have cost, {' and '.join(counted)}, besides what the "
             told += "answers that came have used"
         yield Caution("lost", model, told)
-
-
-def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Answers that were requested ahead at a price, and not used.
-
-    Those of servers without a price are told beside the trials alone: idle slots would have cost as much.
-    """
-    unwanted = events_of_kind(events, AnswersUnwanted)
-    if not any(one.usd or one.gpu_seconds for one in unwanted):
-        return
-    answers, came, tokens = (sum(getattr(one, of) for one in unwanted) for of in ("answers", "came", "tokens"))
-    models = {one.model for one in unwanted}
-    yield Caution(
-        "unwanted",
-        models.pop() if len(models) == 1 else None,
-        f"{answers:,} answers were asked for by slots that would have been idle, and no round came to want them: "
-        f"{came:,} had come, with {tokens:,} tokens, which are counted besides those of trials",
-    )
 
 
 def repeats_left_out(number: int) -> str:

@@ -125,11 +125,9 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
     if _chosen(decisions, "objective", "gate", "") is True:
-        return (
-            f"a PASS or a FAIL is wrong with a chance of at most {wrong}, however often the data were looked at{beside}"
-        )
-    each = "any wrong call among all pairs" if stopping["familywise"] == "holm" else "for each pair, a wrong call"
-    return f"{each} has a chance of at most {wrong}; calling one of two exactly equal models, of at most {tie}{beside}"
+        return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
+    whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
+    return f"{whose}, at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models{beside}"
 
 
 def judged_by(decisions: Mapping[str, object]) -> str | None:
@@ -248,16 +246,13 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         told = _plug_in_quote(plug_ins.get(key, ""))
         return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
     if config.objective.gate and rule.correctable:
-        whose = "for all models together" if together else "for each model"
+        whose = "For all models together" if together else "For each model"
         whose += " and all its gates together" if _benchmark_gates(config) else ""
-        return (
-            f"A PASS is wrong with probability at most {_percent(wrong)}, and so is a FAIL, {whose}, however often the "
-            "data were looked at."
-        )
+        return f"{whose}: at most {_percent(wrong)} risk that a PASS or a FAIL is wrong, however often you look."
     return rule.promise.format(
         wrong=_percent(wrong),
         tie=_percent(2 * wrong),
-        whose="for all comparisons together" if together else "for each comparison",
+        whose="For all comparisons together" if together else "For each comparison",
         horizon=_horizon(config),
         **_option_texts(rule, stopping.options),
     )

@@ -176,14 +176,12 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     found = forecast.as_many
     if found is None:
         return
-    calls = f"{found.called:.1f} pairs on average, as the run does"
+    result = f"the same result ({found.called:.1f} pairs called)"
     if found.number is None:
-        yield f"  not even the fixed design calls {calls}, whose trials are {found.cost:.2f} of that"
+        yield f"  not even the fixed design gives {result}; the run takes {found.cost:.2f} of its trials"
     else:
-        yield (
-            f"  the smallest fixed design that calls {calls}, has {found.number:.0f} trials a question, which nobody "
-            f"knows beforehand; the run's trials are {found.cost:.2f} of that"
-        )
+        yield f"  a fixed design would need {found.number:.0f} answers a question for {result}, if you knew that number"
+        yield f"  beforehand; the run takes {found.cost:.2f} of them"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:

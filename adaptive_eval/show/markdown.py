@@ -129,7 +129,7 @@ def _findings(view: RunView) -> Iterator[str]:
     yield _ranking(results)
     yield _headline(results)
     if (promised := promise_in_short(results.decisions)) is not None:
-        yield f"What a call is worth: {promised}."
+        yield f"Promise: {promised}."
     yield from _warnings(results)
     yield "## Cost"
     yield cost_section(view, results)
@@ -162,7 +162,7 @@ def _column_notes(results: Results) -> str:
     )
     told += " A new tier begins where neighbours are shown to differ, so the ends of a tier may differ too."
     if letters_tell_more(results.models):
-        told += " Models that share a letter (alike) are not shown to differ by any comparison of all pairs."
+        told += " Same letter (alike): no difference shown, of all pairs."
     return told
 
 
@@ -173,11 +173,10 @@ def _early_end(results: Results) -> Iterator[str]:
         yield f"How far the early end of the run has moved the scores on average was not worked out: {found.why_not}."
         return
     yield (
-        "corrected: avg@N, corrected for the early end of the run. Runs like this one end when a difference looks "
-        "large or too small to be decided, which moves scores on average; how far is found from "
-        f"{found.replays} runs by the same plan, of models that answer as these did. That takes away what is wrong "
-        "on average over many runs; the error of a single score stays as large as it was. Verdicts and intervals are "
-        "of avg@N." + ("" if found.spread is None else f" In these runs its errors spread by {found.spread:.2f} sigma.")
+        "corrected: stopping early biases scores slightly, and this column is without that, by "
+        f"{found.replays} simulated runs of the same plan. The error of a single score stays as large as it was. "
+        "Verdicts and intervals are of avg@N."
+        + ("" if found.spread is None else f" In these runs its errors spread by {found.spread:.2f} sigma.")
     )
 
 
@@ -189,9 +188,7 @@ def _mishap(view: RunView) -> Iterator[str]:
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
-    in_vain = (
-        f", and {count(cost.asked_in_vain)} answers that were asked ahead and not used" if cost.asked_in_vain else ""
-    )
+    in_vain = f", and {count(cost.asked_in_vain)} extra answers, requested to save time" if cost.asked_in_vain else ""
     return (
         f"{decided(results)} with {count(cost.trials)} trials, "
         f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design{in_vain} ({why}; "

@@ -57,15 +57,16 @@ def cost_section(view: RunView, results: Results) -> str:
 
 
 def _fixed_design(found: BesideFixed) -> str:
-    runs = (
-        f"Beside the smallest fixed design that calls as many pairs: in {found.worlds} worlds drawn from what these "
-        f"answers leave open, a run takes {found.trials:.1f} trials a question and names the better one of "
-        f"{found.called:.1f} pairs (ties within delta are not counted: a fixed design certifies none)"
+    needs = (
+        "Not even trials.max answers to each question, for every model, would give the same result"
+        if found.number is None
+        else f"A fixed design would need {found.number:.1f} answers a question for the same result"
     )
-    share = f"a run takes {found.cost:.2f} of that (80% interval: {found.low:.2f} to {found.high:.2f})"
-    if found.number is None:
-        return f"{runs}. Not even the maximum of trials for everyone calls as many at one look; {share}."
-    return f"{runs}. A fixed design needs {found.number:.1f} for as many at one look; {share}."
+    return (
+        f"{needs}. A run like this one takes {found.trials:.1f}, {found.cost:.2f} of that (80% interval: "
+        f"{found.low:.2f} to {found.high:.2f}). Found by {found.worlds} simulations; the result is that "
+        f"{found.called:.1f} pairs are called, without ties within delta, which a fixed design cannot show."
+    )
 
 
 def _judge_costs(view: RunView) -> str:

@@ -57,7 +57,7 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
     if results.cost.grading is not None:
         yield f"grading   {grading_in_short(results.cost.grading)}"
     if (beside := other_costs_in_short(results.cost.beside)) is not None:
-        yield f"besides   {beside}; caps count it"
+        yield f"besides   {beside}; it counts against your budget"
     yield from _turns(results)
     yield from _warnings(results)
     if directory is not None and not is_address(directory):  # beside which there is no file
@@ -221,7 +221,7 @@ def cost_line(results: Results, elapsed: float | None) -> str:
     """Trials, beside those of a fixed design, and what they have used."""
     cost = results.cost
     parts = [f"{count(cost.trials)} trials ({_fixed_share(cost.trials, cost.fixed_trials)})"]
-    parts += [f"{count(cost.asked_in_vain)} answers asked ahead and not used"] if cost.asked_in_vain else []
+    parts += [f"{count(cost.asked_in_vain)} extra answers requested to save time"] if cost.asked_in_vain else []
     parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
     parts += [f"${amount(cost.usd, ())}"] if cost.usd else []
     parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours of requests"] if cost.gpu_seconds else []

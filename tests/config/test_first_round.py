@@ -90,4 +90,4 @@ def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     enough = re.search(r"Set budget\.tokens to (\d+)", ended.stderr)
     assert enough is not None
     mended = site.run(site.write(budget={"tokens": int(enough[1])}))
-    assert said not in mended.output and "trials" in mended.stdout and "Nothing was asked" not in mended.output
+    assert said not in mended.output and "trials" in mended.stdout and "No answers were requested" not in mended.output

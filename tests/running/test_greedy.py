@@ -141,7 +141,7 @@ def test_who_stops_meanwhile_has_stopped_the_run(site: Site, slow_url: str) -> N
 def test_the_caps_are_on_both_together(site: Site) -> None:
     small = site.write(**FIRST, budget={"trials": IN_ALL - 1})
     ended = site.run(small)
-    assert ended.exit_code == ExitCode.SPENT and "Nothing was asked" in ended.stdout
+    assert ended.exit_code == ExitCode.SPENT and "No answers were requested" in ended.stdout
     assert not trials_in(greedy_of(site)) and not trials_in(site.directory())
     cap = IN_ALL + 3 * 8 * 5
     sure = {"stopping": SURE, "trials": {"min": 4, "max": 60}}

@@ -150,7 +150,7 @@ def test_the_caps_are_on_answers_of_both_parts_and_on_verdicts(site: Site, fair_
         "trials": {"min": 3, "max": 60},
     }
     ended = site.run(site.write(**settings(fair_url, budget={"trials": IN_ALL - 1}, **sure)))
-    assert ended.exit_code == ExitCode.SPENT and "Nothing was asked" in ended.stdout
+    assert ended.exit_code == ExitCode.SPENT and "No answers were requested" in ended.stdout
     assert not trials_in(opponent_of(site)) and not trials_in(site.directory())
     cap = IN_ALL + len(OTHERS) * QUESTIONS * 5
     assert site.run(site.write(**settings(fair_url, budget={"trials": cap}, **sure))).exit_code == ExitCode.SPENT

@@ -14,7 +14,10 @@ from adaptive_eval.record.results import UNJUDGED_FORMAT
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 
 TOO_LITTLE = {"budget": {"trials": 10}}
-NOTHING = "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min or trials.draw."
+NOTHING = (
+    "No answers were requested: the budget does not cover the first round. Raise it, or lower trials.min or "
+    "trials.draw."
+)
 
 
 def left_by(directory: Path) -> dict[str, Any]:

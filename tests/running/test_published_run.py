@@ -51,7 +51,7 @@ def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> 
 def test_the_default_says_there_what_it_does_promise(site: Site) -> None:
     config = site.write()
     checked = CliRunner().invoke(app, ["validate", str(config)])
-    assert "promise: for each pair, a wrong call has a chance of at most 5%" in checked.stdout
+    assert "promise: per pair, at most 5% risk of a wrong order" in checked.stdout
     assert "made by avg@N" in markdown(read_view(site.directory())) if site.run(config) else False
 
 

@@ -50,7 +50,7 @@ def config_of(runs: Path, name: str, **changes: object) -> Path:
 @pytest.mark.parametrize(
     ("name", "rule", "promise"),
     [
-        ("old-rule", "when |z| reaches c t^(-1/4)", "A wrong order is called with probability at most 5%"),
+        ("old-rule", "when |z| reaches c t^(-1/4)", "For each comparison: at most 5% risk of a wrong order"),
         ("old-intervals", "A comparison is called when two intervals part.", "None that survives repeated looks"),
     ],
 )

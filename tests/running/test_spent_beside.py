@@ -54,8 +54,8 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     (row,) = results.cost.beside
     assert (row.what, row.model, row.trials, row.tokens, row.usd) == ("left", "cyd", trials, tokens, pytest.approx(usd))
     assert results.cost.in_all("usd") == pytest.approx(sum(one[2] for one in spent.values()))
-    told = f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f} on cyd, which the run has no more; caps count it"
-    assert told in ended.stdout
+    told = f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f} on cyd, which the run has no more; it counts"
+    assert f"{told} against your budget" in ended.stdout
     feed = Feed(site.directory())
     feed.poll()
     caps = {cap.name: cap.used for cap in stored_status(feed).caps}
@@ -120,7 +120,7 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         "3 trials, 216 tokens, $2.05, 0.010 GPU hours on cyd, which the run has no"
     )
     assert said.endswith(
-        "more; answers of 2 models that never came; verdicts on answers of ada that never came; answers of 2 models "
-        "that were asked ahead and never wanted"
+        "more; answers of 2 models that never came; verdicts on answers of ada that never came; extra answers of 2 "
+        "models, which were requested to save time"
     )
     assert other_costs_in_short(()) is None

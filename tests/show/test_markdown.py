@@ -73,7 +73,7 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     """The same whenever they are worked out: when the run ends, and when its results are made anew."""
     text, results = markdown(view), view.results
     assert results is not None and results.early_end is not None and results.early_end.why_not is None
-    assert f"found from {results.early_end.replays} runs by the same plan" in text
+    assert f"by {results.early_end.replays} simulated runs of the same plan" in text
     assert results.early_end.spread is not None and f"errors spread by {results.early_end.spread:.2f} sigma" in text
     for row in results.models:
         assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0

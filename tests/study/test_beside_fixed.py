@@ -96,13 +96,13 @@ class TestOfAStoredRun:
     def test_it_is_kept_and_shown_by_later_reports(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         report = ["report", str(finished), "--format", "md", "--output", "-"]
         monkeypatch.setattr(module, "WORLDS", 6)
-        assert "smallest fixed design" not in CliRunner().invoke(app, report).output
+        assert "A fixed design would need" not in CliRunner().invoke(app, report).output
         asked = CliRunner().invoke(app, [*report, "--beside-fixed"])
         assert asked.exit_code == 0, asked.output
         later = CliRunner().invoke(app, report).output
         for text in (asked.output, later):
-            assert "Beside the smallest fixed design that calls as many pairs: in 6 worlds" in text
-            assert "(ties within delta are not counted: a fixed design certifies none)" in text
+            assert "answers a question for the same result" in text and "Found by 6 simulations" in text
+            assert "without ties within delta, which a fixed design cannot show" in text
         results = read_results(finished)
         assert results is not None and results.cost.beside_fixed is not None
         assert f"{results.cost.beside_fixed.cost:.2f} of that" in later

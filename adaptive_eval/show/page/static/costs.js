@@ -52,7 +52,7 @@ export function tiles({ view, facts, pulse, live }) {
 /** What idle slots were asked for, and no round came to want. @param {RunCost} cost @returns {Child} */
 function inVain(cost) {
   const answers = cost.beside.reduce((sum, row) => sum + row.answers, 0);
-  return answers ? `, and ${plural(answers, "answer")} asked ahead and not used` : null;
+  return answers ? `, and ${plural(answers, "answer")} requested to save time` : null;
 }
 
 /** What GPUs were held for. @param {RunCost | undefined} cost @returns {Child} */
@@ -109,7 +109,9 @@ export function besides(view) {
     grading?.in_vain
       ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
       : null,
-    rows.map((row) => h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}. Caps count it.`)),
+    rows.map((row) =>
+      h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}. It counts against your budget.`),
+    ),
   );
 }
 
@@ -117,13 +119,12 @@ export function besides(view) {
 function besideFixed(found) {
   const needs =
     found.number === null
-      ? "not even the maximum of trials for everyone calls as many at one look"
-      : `a fixed design needs ${number(found.number, 1)} for as many at one look`;
+      ? "Not even trials.max answers to each question, for every model, would give the same result"
+      : `A fixed design would need ${number(found.number, 1)} answers a question for the same result`;
   return (
-    `In ${count(found.worlds)} worlds drawn from what these answers leave open, a run takes ` +
-    `${number(found.trials, 1)} trials a question and names the better one of ${number(found.called, 1)} pairs (ties ` +
-    `within delta are not counted: a fixed design certifies none); ${needs}. A run takes ` +
-    `${number(found.cost, 2)} of that (80% interval: ${number(found.low, 2)} to ${number(found.high, 2)}).`
+    `${needs}. A run like this one takes ${number(found.trials, 1)}, ${number(found.cost, 2)} of that (80% interval: ` +
+    `${number(found.low, 2)} to ${number(found.high, 2)}). Found by ${count(found.worlds)} simulations; the result is ` +
+    `that ${number(found.called, 1)} pairs are called, without ties within delta, which a fixed design cannot show.`
   );
 }
 
