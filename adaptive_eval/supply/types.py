@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.never_asked import NeverAsked
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
 from adaptive_eval.store import Event, Roster, Store
@@ -46,11 +45,8 @@ class Lane:
     price: TrialPrice
     secrets: tuple[str, ...] = ()
     """Strings that no answer is stored with, in every form (`endpoints.redaction`)."""
-
-    @property
-    def recorded(self) -> bool:
-        """Whether its outcomes are those of an earlier run, so that it is never asked."""
-        return isinstance(self.endpoint, NeverAsked)
+    recorded: bool = False
+    """Its outcomes are those of an earlier run, and it is never asked."""
 
     def seed(self, question: int, trial: int) -> int:
         """The seed of a trial."""
