@@ -97,6 +97,12 @@ class FakeGrading:
         self.fails = fails
         self.calls = 0
 
+    def lost_with(self, answer: str, question: Question) -> Cost:
+        return NO_COST
+
+    def lost_vote(self, lost: Cost) -> Cost:
+        return NO_COST
+
     async def grade(self, answer: Answer, question: Question) -> Grade:
         self.calls += 1
         if self.fails(answer, question):

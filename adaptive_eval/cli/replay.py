@@ -105,7 +105,8 @@ def _one(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCod
     reason = performed.controller.finished
     assert reason is not None
     results = replay_results(prepared, performed, time.time())
-    typer.echo(f"{why_finished(reason, asked=results is not None, fixed=_fixed(prepared))}\n")
+    looked = results is not None
+    typer.echo(f"{why_finished(reason, looked, looked, _fixed(prepared))}\n")
     if results is not None:
         write_results(directory, results)
         for line in findings(results, None, directory):
@@ -133,7 +134,7 @@ def _many(prepared: PreparedReplay, directory: Path, seeds: range) -> ExitCode:
             performed = perform_replay(prepared, seed)
             if not performed.controller.looks:
                 assert performed.controller.finished is not None
-                raise ConfigError(why_finished(performed.controller.finished, asked=False, fixed=_fixed(prepared)))
+                raise ConfigError(why_finished(performed.controller.finished, False, False, _fixed(prepared)))
             means = prepared.source.chances @ prepared.source.weights
             judged.append(judge_replay(seed, performed.controller, prepared.source.truth, means))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")

@@ -1,4 +1,5 @@
-"""Whether the caps bear the first round at its worst, and if not, which sums would, and which settings lower these."""
+"""Whether the caps bear the first round at its worst, and if not, what follows, which sums would do, and which settings
+lower them."""
 
 import math
 from collections.abc import Iterator
@@ -13,15 +14,20 @@ from adaptive_eval.graders.judge import Judge
 UNITS = {"trials": (1.0, 0), "tokens": (1.0, 0), "usd": (1.0, 2), "gpu_seconds": (3600.0, 3)}
 """How `budget` counts each: units of the plan in one of its own, and its decimals."""
 
+NOTHING = "no answers will be requested, since the budget does not cover the first round"
+IN_PARTS = "the first round will be requested in parts, and there is no ranking if the budget does not cover all of it"
+
 
 def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
-    """A sentence for each cap that does not bear the first round, by which nothing would be asked."""
+    """A sentence for each cap that does not bear the first round at its worst: it is asked in parts, or not at all."""
     plan, config = prepared.plan, prepared.config
     there = 0 if plan.first is None else plan.first
     trials = np.maximum(plan.opening - there, 0).sum(axis=1)
     before = np.array((plan.spent_first.trials, *plan.spent_first.cost))
-    needs = before + trials @ np.array([(1.0, *cost) for cost in plan.bench.worst_cost])
-    for (name, (unit, decimals)), need in zip(UNITS.items(), needs.tolist(), strict=True):
+    worst = np.array([(1.0, *cost) for cost in plan.bench.worst_cost])
+    needs, least = before + trials @ worst, before + np.minimum(trials, 1) @ worst
+    least[0] = needs[0]
+    for (name, (unit, decimals)), need, part in zip(UNITS.items(), needs.tolist(), least.tolist(), strict=True):
         cap = getattr(plan.budget, name)
         if cap is None or need <= cap:
             continue
@@ -29,7 +35,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         key = "gpu_hours" if name == "gpu_seconds" else name
         enough = math.ceil(round(need / unit * 10**decimals, 6)) / 10**decimals
         yield (
-            f"no answers will be requested: the first round may cost up to {enough:,.{decimals}f} {_words(key)}, and "
+            f"{NOTHING if part > cap else IN_PARTS}: it may cost up to {enough:,.{decimals}f} {_words(key)}, and "
             f"budget.{key} is {cap / unit:,.6g}. Set budget.{key} to {enough:.{decimals}f} or more, or lower "
             f"{', '.join(others)}{' or ' if others else ''}{last}"
         )

@@ -59,6 +59,12 @@ class BudgetAccount:
         """Whether no cap is exceeded if this is all that was spent."""
         return bool(np.all((0.0, *total) <= self._caps))
 
+    def may_fit(self, trials: NDArray[np.int64]) -> bool:
+        """Whether caps may bear all these trials, if most of them cost less than they may: one of each model is
+        borne at its worst, and the number of all."""
+        least = np.minimum(trials, 1) @ self._worst
+        return bool(np.all(self._used() + np.maximum(least, (trials.sum(), 0.0, 0.0, 0.0)) <= self._caps))
+
     def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
         """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
         return bool(np.all(self._used() + came + missing @ self._worst <= self._caps))

@@ -118,6 +118,7 @@ class Controller:
         require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
         self._check(counts, batch.extra)
         self._take(batch, counts, costs, seconds)
+        self._end_beyond_parts()
         self._advance(batch)
         return self.looks[taken:]
 
@@ -136,6 +137,7 @@ class Controller:
             if model in self.set_aside:
                 continue
             self._take(batch, counts[model], None if costs is None else costs[model], 0.0)
+        self._end_beyond_parts()
         self._advance()
         return self.looks[taken:]
 
@@ -231,6 +233,17 @@ class Controller:
         """End the run where too little is left for the rounds in flight."""
         if not self._flight.within_caps:
             self.end_over_budget()
+
+    def _end_beyond_parts(self) -> None:
+        """End the run where a first round that caps do not bear at its worst, told as a whole, has cost too much."""
+        if self._flight.in_parts:
+            self._end_beyond_caps()
+
+    def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
+        """Count what a trial has used that has come, and that is told once its category is known."""
+        self._flight.hold(model, question, trial, cost)
+        if self._flight.in_parts:
+            self._advance()
 
     def tick(self, elapsed: float, held: float = 0.0) -> bool:
         """Tell the time since the start in seconds, and the GPU seconds for which servers were held: whether the cap on
@@ -441,6 +454,8 @@ class Controller:
                     self._issue(extra)
             landed = self._flight.complete_and_due()
             if not landed and self._flight.batches():
+                if not self._flight.widen():
+                    self.end_over_budget()
                 return
             if done := self._set_aside_silent(landed):
                 self._commit(done)
@@ -512,14 +527,21 @@ class Controller:
     def _compose_first(self) -> None:
         """The first round for everyone, and those that run ahead of the first look.
 
+        Where the caps do not bear all of it at its worst it is asked in parts, as far as they do with what came before.
         Where trials are there already, none run ahead: the look at hand says for whom there should be any. And those
         need not be paid for: the caps count what they cost, but do not forbid to look at them.
         """
         flight, horizon, first, there = self._flight, self._horizon, self.plan.opening, self.plan.first
-        if not flight.account.fits((first if there is None else np.maximum(first - there, 0)).sum(axis=1)):
-            self.finished, self.unhindered = Reason.BUDGET, math.inf
+        asked = (first if there is None else np.maximum(first - there, 0)).sum(axis=1)
+        whole = flight.account.fits(asked)
+        self.unhindered = self.unhindered if whole else math.inf
+        if not flight.account.may_fit(asked):
+            self.finished = Reason.BUDGET
             return
         self._issue(first)
+        if not whole:
+            flight.open_in_parts()
+            flight.widen()
         self._opening = Opening(flight.batches(), horizon.pace, horizon.trials.max)
         for _ in range(horizon.pace.lookahead if there is None else 0):
             further = self.plan.another_round(flight.issued)

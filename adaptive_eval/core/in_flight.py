@@ -11,7 +11,7 @@ size, as at batch services, each takes one tick. A clock that is wrong makes som
 """
 
 import math
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -22,7 +22,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import Ask, Outcome
+from adaptive_eval.core.types import Ask, Cost, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
@@ -235,12 +235,56 @@ class BatchesInFlight:
 
     @property
     def within_caps(self) -> bool:
-        """Whether the caps bear what the trials in flight have used, those that are missing, and what is kept."""
+        """Whether the caps bear what the trials in flight have used, those that may be missing, and what is kept."""
+        return self._bears(0)
+
+    def _bears(self, opened: int, times: int = 1) -> bool:
+        """Whether they do with so many trials of each batch that may be asked, what is missing counted so many times.
+
+        `opened` widens batches that are opened in part.
+        """
         came, missing = np.array((len(self.early), *self.early.cost)), np.zeros(len(self.issued), dtype=np.int64)
         for batch in self._batches:
-            came += (batch.size - batch.missing, *batch.total_cost())
-            missing[batch.model] += batch.missing
+            came += batch.paid()
+            missing[batch.model] += times * batch.owed(max(batch.open, min(opened, batch.size)))
         return self.account.holds(came, missing)
+
+    def open_in_parts(self) -> None:
+        """Let nothing be asked of what is in flight until `widen` allows it: caps do not bear all at its worst."""
+        for batch in self._batches:
+            batch.open = 0
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether there are trials in flight that may not be asked yet."""
+        return any(batch.open < batch.size for batch in self._batches)
+
+    def widen(self) -> bool:
+        """Let more be asked of batches that are opened in part; False where that is over, and caps bear nothing more.
+
+        It is asked as far as the caps bear it twice, so that losses do not end the run, or one trial of each where that
+        is not borne and all before it has come. So where it is over is a function of what its trials cost.
+        """
+        parts = [batch for batch in self._batches if batch.open < batch.size]
+        if not parts:
+            return True
+        now, most = max(batch.open for batch in parts), max(batch.size for batch in parts)
+        opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._bears(size, 2))
+        if opened == now:
+            if any(batch.owed(batch.open) for batch in self._batches):
+                return True
+            if not self._bears(now + 1):
+                return False
+            opened = now + 1
+        for batch in parts:
+            batch.open = min(opened, batch.size)
+        self.rounds_issued += 1
+        return True
+
+    def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
+        """Count what a trial in flight has used whose category is told later."""
+        for batch in self.expected(model):
+            batch.hold(question, trial, cost)
 
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: before those come nothing is committed."""

@@ -5,6 +5,7 @@ held by their place in the batch, so that neither the order of arrival nor the b
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,10 @@ class Batch:
         self.offset = np.concatenate([[0], np.cumsum(extra)]).astype(np.int32)
         self.size = int(self.offset[-1])
         self.missing = self.size
+        self.open = self.size
+        """How many of its trials may be asked now, the first ones: less where caps do not bear all at their worst."""
+        self._held: dict[int, Cost] = {}
+        """What trials have used that have come, and whose categories are told later."""
         self._got = bytearray([MISSING]) * self.size
         self._late = bytearray(self.size)
         """Marks the trials that timed out."""
@@ -98,10 +103,17 @@ class Batch:
             self._gpu_seconds += round(gpu_seconds * PER_UNIT)
             self._tokens += tokens
         self._took += round(outcome.seconds * PER_UNIT)
+        self._held.pop(slot, None)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
         self._late[slot] = outcome.timed_out
         self.missing -= 1
         return True
+
+    def hold(self, question: int, trial: int, cost: Cost) -> None:
+        """Count what a trial has used whose category is told later."""
+        place = trial - int(self.first[question])
+        if 0 <= place < self.extra[question] and self._got[slot := int(self.offset[question]) + place] == MISSING:
+            self._held[slot] = cost
 
     def take_part(self, part: BatchPart) -> bool:
         """Store many outcomes of this batch: False where some had come before."""
@@ -110,6 +122,8 @@ class Batch:
         if not np.all(got[slots] == MISSING):
             return False
         got[slots] = part.categories
+        for slot in slots.tolist() if self._held else ():
+            self._held.pop(slot, None)
         np.frombuffer(self._late, dtype=np.uint8)[slots] = part.timed_out
         self._tokens, self._usd = self._tokens + part.tokens, self._usd + part.usd
         self._gpu_seconds, self._took = self._gpu_seconds + part.gpu_seconds, self._took + part.took
@@ -137,8 +151,8 @@ class Batch:
     def asks(self, most: int) -> list[Ask]:
         """The next trials that were neither asked nor have come, at most `most` of them."""
         slots: list[int] = []
-        got, size, slot = self._got, self.size, self._next
-        while slot < size and len(slots) < most:
+        got, end, slot = self._got, self.open, self._next
+        while slot < end and len(slots) < most:
             if got[slot] == MISSING:
                 slots.append(slot)
             slot += 1
@@ -152,6 +166,14 @@ class Batch:
             Ask(self.model, question, trial, self.round_index)
             for question, trial in zip(questions.tolist(), trials.tolist(), strict=True)
         ]
+
+    def owed(self, end: int) -> int:
+        """How many of its first trials, as many as `end`, have not come, with a category or without."""
+        return self._got.count(MISSING, 0, end) - sum(slot < end for slot in self._held) if self.missing else 0
+
+    def paid(self) -> tuple[float, ...]:
+        """How many of its trials have come, with categories or without, and what they used."""
+        return self.size - self.missing + len(self._held), *reduce(Cost.plus, self._held.values(), self.total_cost())
 
     def asked_and_missing(self) -> int:
         """Trials that were asked for and have not come."""

@@ -20,6 +20,7 @@ from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Promp
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.transcript import visible
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.seeds import SEED_SPAN
@@ -72,22 +73,23 @@ class AskingPool:
         for endpoint in self._endpoints.values():
             await endpoint.close()
 
-    @property
-    def lost_vote(self) -> Cost:
-        """The most that one reply may have cost that did not come."""
-        replies, attempts = self._asked.replies, self._asked.concurrency.attempts
-        return Cost(
-            -(-self.lost.tokens // replies), self.lost.usd / replies, self.lost.gpu_seconds / replies / attempts
-        )
+    def lost_with(self, answer: str, question: Question) -> Cost:
+        """The most that the grade of this answer may cost."""
+        worst = self._asked.worst_cost((question,), len(visible(answer).encode()))
+        return worst if worst.tokens < self.lost.tokens else self.lost
 
-    def _used(self, replies: Sequence[GraderReply], again: Again | None) -> tuple[Cost, ReplyUse]:
-        """What replies have cost, with those that were lost where somebody counts them, and what those have used that
-        came."""
+    def lost_vote(self, lost: Cost) -> Cost:
+        """The most that one reply may have cost that did not come, of a grade that may cost so much."""
+        replies, attempts = self._asked.replies, self._asked.concurrency.attempts
+        return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)
+
+    def _used(self, replies: Sequence[GraderReply], lost: Cost) -> tuple[Cost, ReplyUse]:
+        """What replies have cost, with those that were lost, of a grade that may cost so much, and what those have used
+        that came."""
         came = [one.answer for one in replies if one.answer is not None]
         each = [self._asked.cost(one.prompt_tokens, one.completion_tokens, one.latency) for one in came]
         used = Cost(sum(one.tokens for one in each), sum(one.usd for one in each), sum(one.gpu_seconds for one in each))
-        if again is not None:
-            used = used.plus(self.lost_vote.times(sum(one.lost for one in replies)))
+        used = used.plus(self.lost_vote(lost).times(sum(one.lost for one in replies)))
         each_use = (ReplyUse(one.prompt_tokens, one.completion_tokens, one.latency) for one in came)
         return used, reduce(ReplyUse.plus, each_use, NO_REPLY)
 

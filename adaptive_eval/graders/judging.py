@@ -73,8 +73,9 @@ class JudgePool(AskingPool):
         seats = [self, *self._further]
         found = await asyncio.gather(*(seat._votes(sent, answer.seed, again) for seat in seats))
         used, replies = NO_COST, NO_REPLY
+        lost = NO_COST if again is None else self.lost_with(answer.text, question)
         for seat, given in zip(seats, found, strict=True):
-            cost, came = seat._used([reply for vote in given for reply in vote.replies], again)
+            cost, came = seat._used([reply for vote in given for reply in vote.replies], lost)
             used, replies = used.plus(cost), replies.plus(came)
         votes = [vote for given in found for vote in given]
         read = [vote.said for vote in votes if not isinstance(vote.said, GraderError)]

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.core.types import NO_COST
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.categorised import categorised
@@ -248,7 +248,7 @@ class GradingPool:
 
     lasting = False
     """A grade is there in a moment."""
-    lost = lost_vote = NO_COST
+    lost = NO_COST
     notices: Sequence[Notice] = ()
 
     def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()) -> None:
@@ -257,6 +257,14 @@ class GradingPool:
         self.rubric = rubric
         """Replaced once its thresholds are fitted."""
         self._workers = Workers(grader, grader.workers or _default_workers(), folder, keys)
+
+    def lost_with(self, answer: str, question: Question) -> Cost:
+        """Nothing is asked for a grade."""
+        return NO_COST
+
+    def lost_vote(self, lost: Cost) -> Cost:
+        """Nothing is asked for a grade."""
+        return NO_COST
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """The grade of an answer; `GraderError` says why there is none, and the answer can be graded again.

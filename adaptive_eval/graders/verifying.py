@@ -68,7 +68,8 @@ class VerifierPool(AskingPool):
         baseline = await self._known_baseline()
         sent = self._verifier.transcript(question, answer.text)
         reply = await self._ask(sent.prompt, answer.seed, again)
-        used, came = self._used([reply], again)
+        lost = NO_COST if again is None else self.lost_with(answer.text, question)
+        used, came = self._used([reply], lost)
         try:
             found = found_in(_scores_of(reply.answer, reply.error), baseline, self._verifier)
         except GraderError as error:
@@ -108,7 +109,7 @@ class VerifierPool(AskingPool):
                 f"grader.sampling.top_logprobs: of a request without content the {shown} likeliest tokens are without "
                 f"{unseen}, so nothing can be subtracted; raise it, or set grader.calibrated: false"
             )
-        used, _ = self._used([reply], None)
+        used, _ = self._used([reply], NO_COST)
         return VerifierBaseline(self.asked_as, scores, used)
 
 

@@ -145,8 +145,8 @@ class Ending:
             return f"Finished: what is not decided needs {' and '.join(self._missing_for_blocked())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
-        asked = self.results is not None or self.trials > 0
-        return STOPPED if self.reason is None else why_finished(self.reason, asked, self.fixed)
+        looked = self.results is not None
+        return STOPPED if self.reason is None else why_finished(self.reason, self.trials > 0, looked, self.fixed)
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
@@ -199,19 +199,17 @@ def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason |
     return None if found is None else Reason(found)
 
 
-def why_finished(reason: Reason, asked: bool, fixed: bool) -> str:
-    """Why a run is finished, after some answers or without any, with a fixed number of trials or not, in a sentence."""
-    if reason is Reason.BUDGET and not asked:
-        return TOO_SMALL
+def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
+    """Why a run is finished, in a sentence: after some answers or none, after a look or before it, with a fixed number
+    of trials or not."""
+    if reason is Reason.BUDGET and not looked:
+        return TOO_SMALL.format("Finished without a ranking" if asked else "No answers were requested")
     return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
 
 
 STOPPED = "Stopped. Every answer that was graded is stored."
 PRECISE = "Finished: every score is as precise as was asked."
-TOO_SMALL = (
-    "No answers were requested: the budget does not cover the first round. Raise it, or lower trials.min or "
-    "trials.draw."
-)
+TOO_SMALL = "{}: the budget does not cover the first round. Raise it, or lower trials.min or trials.draw."
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",

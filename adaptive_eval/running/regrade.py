@@ -137,11 +137,12 @@ async def _regrade(
     verdict = worst_verdict(config, questions)
     pool = open_graders(config, rubric, verdict)
     capped = verdict != NO_COST and budget_of(config.budget).bought
-    judged = RejudgingCosts(prepare(config), store, verdict, pool.lost_vote, beyond_caps) if capped else None
-    again: Callable[[str], Again | None] = (lambda model: None) if judged is None else judged.again
+    vote = pool.lost_vote(pool.lost)
+    judged = RejudgingCosts(prepare(config), store, verdict, vote, beyond_caps) if capped else None
+    again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.again
     by_id = {question.id: question for question in questions}
-    vote = None if beyond_caps else pool.lost_vote
-    ledger = VerdictLedger(store, verdict if capped else NO_COST, vote) if pool.lasting else None
+    own_vote = None if beyond_caps else vote
+    ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
     try:
         if judged is not None:
             judged.require_room(store.reader.trial_count())

@@ -7,7 +7,6 @@ What is asked is on disk before it is sent, at its worst, and what it has cost a
 regrade before its grades are stored leaves what was spent on them as spent.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import reduce
@@ -18,7 +17,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.scheduler.verdict_costs import require_kept
-from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, VerdictsAsked
+from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, TrialRecord, VerdictsAsked
 from adaptive_eval.store.spending import spent_in_all
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
@@ -39,7 +38,7 @@ class RejudgingCosts:
         self._waiting = _in_flight(prepared, store.reader)
         self._spent = spent_in_all(store.reader).plus(self._waiting)
         self._wanted = NO_COST
-        self._lost: Counter[str] = Counter()
+        self._lost = 0
 
     def require_room(self, answers: int) -> None:
         """Raise `ConfigError` where a cap might not bear that so many are judged."""
@@ -57,13 +56,13 @@ class RejudgingCosts:
         self._spent = total.plus(self._waiting)
         return self._short(self._spent.plus(self._wanted)) is None
 
-    def again(self, model: str) -> Again:
+    def again(self, record: TrialRecord) -> Again:
         """A callback that counts a lost reply, and says whether the caps bear another one."""
 
         async def asked_again() -> bool:
-            self._lost[model] += 1
-            self._store.commit(CommitBatch(events=[AnswersLost(model, 0, *self._vote, verdicts=1)]))
-            lost = self._vote.times(self._lost.total())
+            self._lost += 1
+            self._store.commit(CommitBatch(events=[AnswersLost(record.model, 0, *self._vote, verdicts=1)]))
+            lost = self._vote.times(self._lost)
             return self._short(self._spent.plus(self._wanted).plus(lost)) is None
 
         return asked_again

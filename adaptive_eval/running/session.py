@@ -212,7 +212,7 @@ class Session:
         reason, any_answer = controller.finished, bool(controller.arrived.any())
         if judged is not None or not (any_answer or stopped or reason is not None):
             return judged
-        why = None if reason is None else why_finished(reason, asked=any_answer, fixed=False)
+        why = None if reason is None else why_finished(reason, any_answer, looked=False, fixed=False)
         weights, arrived = controller.plan.bench.weights, controller.arrived.copy()
         return build_unjudged(
             subject, weights, arrived, elapsed=elapsed, now=now, stopped=stopped, reason=reason, why=why

@@ -46,7 +46,8 @@ class AnswerGrader:
         records = []
         for trial, answer in zip(request.trials, answers, strict=True):
             if self.grading.lasting:
-                records.append(waiting_record(lane, question, trial, request.round, answer, self.costs.reserved))
+                waiting = waiting_record(lane, question, trial, request.round, answer)
+                records.append(self.costs.with_reserve(waiting))
             else:
                 grade = await grade_or_error(self.grading, answer, question.for_trial(trial))
                 records.append(record_of(lane, question, trial, request.round, answer, grade))
@@ -65,11 +66,11 @@ class AnswerGrader:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _verdict(self, record: TrialRecord) -> None:
-        loss = self.costs.loss(record.model)
+        loss = self.costs.loss(record)
         again = None if loss is None else partial(self._repeats.may_repeat_verdict, loss)
         question = self.questions[record.question].for_trial(record.trial)
         grade = await grade_or_error(self.grading, record.answer, question, again)
-        self._say(Judged(regrade_of(record, grade)))
+        self._say(Judged(regrade_of(record, grade), self.costs.reserved(record)))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -36,7 +36,7 @@ class Grading(Protocol):
     lasting: bool
     """A grade takes a request: the answer is stored before it is graded."""
     lost: Cost
-    """The most that the requests for one grade may cost."""
+    """The most that the requests for the grade of any answer may cost."""
     rubric: Rubric
     """Replaced once its thresholds are fitted."""
 
@@ -45,9 +45,12 @@ class Grading(Protocol):
         """Notices about the servers that are asked for grades, in the order of time."""
         ...
 
-    @property
-    def lost_vote(self) -> Cost:
-        """The most that one of them may have cost whose reply did not come."""
+    def lost_with(self, answer: str, question: Question) -> Cost:
+        """The most that those for the grade of this answer may cost."""
+        ...
+
+    def lost_vote(self, lost: Cost) -> Cost:
+        """The most that one of them may have cost whose reply did not come, where all may cost so much."""
         ...
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
@@ -74,7 +77,7 @@ async def grade_stored(
     grading: Grading,
     records: Iterable[TrialRecord],
     questions: Mapping[str, Question],
-    again: Callable[[str], Again | None] = lambda model: None,
+    again: Callable[[TrialRecord], Again | None] = lambda record: None,
 ) -> list[Regrade]:
     """Grade stored answers again, without a request; their texts are in memory only `AT_A_TIME`."""
     regrades: list[Regrade] = []
@@ -82,7 +85,7 @@ async def grade_stored(
     while some := list(islice(rest, AT_A_TIME)):
         results = await asyncio.gather(
             *(
-                grade_or_error(grading, one.answer, questions[one.question].for_trial(one.trial), again(one.model))
+                grade_or_error(grading, one.answer, questions[one.question].for_trial(one.trial), again(one))
                 for one in some
             )
         )
@@ -90,12 +93,9 @@ async def grade_stored(
     return regrades
 
 
-def waiting_record(
-    lane: Lane, question: Question, trial: int, round_: int, answer: Answer, reserved: Cost
-) -> TrialRecord:
-    """Record of an answer that is graded next; the most that its grade may cost counts as spent."""
-    record = record_of(lane, question, trial, round_, answer, GraderError(AWAITS_VERDICT))
-    return replace(record, cost=record.cost.plus(reserved))
+def waiting_record(lane: Lane, question: Question, trial: int, round_: int, answer: Answer) -> TrialRecord:
+    """Record of an answer that is graded next, without what its grade may cost."""
+    return record_of(lane, question, trial, round_, answer, GraderError(AWAITS_VERDICT))
 
 
 def record_of(

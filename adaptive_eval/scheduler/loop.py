@@ -11,7 +11,7 @@ it has decided on can be read back.
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from adaptive_eval.core.types import Cause, Look, Lost
+from adaptive_eval.core.types import Cause, Cost, Look, Lost
 from adaptive_eval.errors import EndpointError, NotAskedAgain
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
@@ -26,7 +26,7 @@ from adaptive_eval.scheduler.state import RunState, committed_records
 from adaptive_eval.scheduler.trials import Step
 from adaptive_eval.scheduler.troubles import ServerWatch
 from adaptive_eval.scheduler.types import Observer
-from adaptive_eval.scheduler.verdict_costs import VerdictCosts
+from adaptive_eval.scheduler.verdict_costs import VerdictCosts, used
 from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, Regrade, Store, ThresholdsFrozen
 from adaptive_eval.supply.happenings import (
     Abandoned,
@@ -80,7 +80,7 @@ class Loop:
         self.supply = Supplies(state.lanes, hosts, say, self)
         self.meter = RunMeter(state.lanes, self.supply, store.reader, removed_gpu_seconds)
         self.journal = RunJournal(store, self.meter, observer, say)
-        committer, costs = self.journal.committer, VerdictCosts(grading, state.spent, capped=state.capped)
+        committer, costs = self.journal.committer, VerdictCosts(grading, questions, state.spent, capped=state.capped)
         guard = RepeatGuard(state, committer, say)
         self.grader = AnswerGrader(state.lanes, questions, grading, costs, guard, say)
         self.requests = Requests(state, self.supply, self.grader, self.journal, guard, say)
@@ -127,8 +127,8 @@ class Loop:
                 for one in waiting:
                     if not one.done():
                         one.set_result(None)
-            case Judged(verdict):
-                self._on_judged(verdict)
+            case Judged(verdict, reserved):
+                self._on_judged(verdict, reserved)
             case Unanswered(request, error):
                 self._on_unanswered(request, error)
             case Abandoned(request):
@@ -174,10 +174,10 @@ class Loop:
         if not self.ending.over:
             self.fill_all()
 
-    def _on_judged(self, verdict: Regrade) -> None:
+    def _on_judged(self, verdict: Regrade, reserved: Cost) -> None:
         wasted = filter(None, [in_vain(verdict)])
-        self.journal.committer.add(verdicts=[self.grader.costs.used(verdict)], events=wasted)
-        self.grader.costs.require_kept(verdict, finished=self.state.controller.finished is not None)
+        self.journal.committer.add(verdicts=[used(verdict, reserved)], events=wasted)
+        self.grader.costs.require_kept(verdict, reserved, finished=self.state.controller.finished is not None)
 
     def _on_unanswered(self, request: Request, error: EndpointError) -> None:
         """A model that refuses from the start is a mistake of the configuration; one that fails later is set aside."""

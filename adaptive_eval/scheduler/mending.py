@@ -14,7 +14,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 
 from adaptive_eval.core.rounds import enough_answers
@@ -25,6 +25,7 @@ from adaptive_eval.scheduler.grading import grade_stored, in_vain
 from adaptive_eval.scheduler.journal import RunJournal
 from adaptive_eval.scheduler.ledger import entered_cost
 from adaptive_eval.scheduler.state import RunState
+from adaptive_eval.scheduler.verdict_costs import used
 from adaptive_eval.store import (
     AnswersLost,
     AnswerUngraded,
@@ -78,15 +79,17 @@ class Mending:
         while some := list(islice(self._ungraded(), failed, failed + AT_A_TIME)):
             if graded == 0:
                 self._observer.happened(RegradingBegun(total))
-            verdicts = await self._grade(self._affordable(some))
+            reserves = self._affordable([(one, self._costs.reserved(one)) for one in some])
+            verdicts = await self._grade([one for one, _ in reserves])
             if not verdicts:
                 break
             graded += len(verdicts)
             event = TrialsRegraded(len(verdicts), so_far=graded, of=total)
-            self._store.regrade(list(map(self._costs.used, verdicts)), [event, *filter(None, map(in_vain, verdicts))])
+            each = [(verdict, reserved) for verdict, (_, reserved) in zip(verdicts, reserves, strict=True)]
+            self._store.regrade([used(*one) for one in each], [event, *filter(None, map(in_vain, verdicts))])
             self._observer.happened(event)
-            for verdict in verdicts:
-                self._costs.require_kept(verdict, finished=self._caps.finished is not None)
+            for verdict, reserved in each:
+                self._costs.require_kept(verdict, reserved, finished=self._caps.finished is not None)
             failed += self._tell_failed(verdicts)
 
     def stop(self) -> None:
@@ -136,21 +139,21 @@ class Mending:
         if rest:
             self._write(CommitBatch(events=list(lost.values()), verdicts=rest))
 
-    def _affordable(self, records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
-        """Reserve, on disk, the verdicts of the first records that the caps allow; returns these records."""
+    def _affordable(self, reserves: Sequence[tuple[TrialRecord, Cost]]) -> Sequence[tuple[TrialRecord, Cost]]:
+        """Reserve, on disk, the verdicts of the first records that the caps allow; returns these, with their costs."""
         if not self._costs.is_counted:
-            return records
-        number = len(records)
-        while number and not self._bears(self._costs.reserved.times(number)):
+            return reserves
+        number = len(reserves)
+        while number and not self._bears(reduce(Cost.plus, (cost for _, cost in reserves[:number]))):
             number -= 1
         if number:
-            reserved = [replace(one, grader_error=AWAITS_VERDICT) for one in records[:number]]
-            self._write(CommitBatch(verdicts=[_with_cost(one, self._costs.reserved) for one in reserved]))
-        return records[:number]
+            waiting = [_with_cost(replace(one, grader_error=AWAITS_VERDICT), cost) for one, cost in reserves[:number]]
+            self._write(CommitBatch(verdicts=waiting))
+        return reserves[:number]
 
-    def _asked_again(self, model: str) -> Again | None:
+    def _asked_again(self, record: TrialRecord) -> Again | None:
         """The guard of a lost reply: it counts the loss, and says whether the caps allow another request."""
-        loss = self._costs.loss(model)
+        loss = self._costs.loss(record)
         return None if loss is None else partial(self._loss_is_borne, loss)
 
     async def _loss_is_borne(self, loss: AnswersLost) -> bool:

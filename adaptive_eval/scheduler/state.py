@@ -148,7 +148,7 @@ class RunState:
             self.alarms.see(model, record)
         if record.awaits_verdict:
             self.awaiting[place_of(record)] = record
-            self._require_within_reserve(model, record.cost, waits=True)
+            self._require_within_reserve(model, self.lanes[model].price.cost(record.answer))
             self.trials.move(model, question, (record.trial,), Step.AWAITS_VERDICT)
             return
         is_new = self.trials.step(model, question, record.trial) is not None
@@ -166,6 +166,7 @@ class RunState:
         elif not self.controller.has_issued(model, question, record.trial):
             self.fit.unplanned.add(place_of(record))
             self.controller.spend_outside_plan(1, record.cost)
+        self.controller.hold(model, question, record.trial, record.cost)
 
     def _apply_verdict(self, verdict: Regrade) -> None:
         """Take up the category of a stored answer: of a judge, or by thresholds that are fitted now."""
@@ -196,7 +197,8 @@ class RunState:
 
     def _spend(self, model: int, outcome: StoredOutcome) -> None:
         self.spent.usages[model].spend(outcome)
-        self._require_within_reserve(model, outcome.cost, waits=False)
+        if not self.is_judged:  # else there is a verdict in it
+            self._require_within_reserve(model, outcome.cost)
 
     def _judge(self, model: int, question: int, outcome: StoredOutcome) -> None:
         """Have the core told of an answer that is counted, and has its category now."""
@@ -215,14 +217,14 @@ class RunState:
         if one.grader_error is not None:
             self._news.events += self.departures.ungraded(model, one.question, one.grader_error)
 
-    def _require_within_reserve(self, model: int, cost: Cost, *, waits: bool) -> None:
+    def _require_within_reserve(self, model: int, cost: Cost) -> None:
         """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
-        if not self.capped or (self.reserve is not None and not waits):  # there is a verdict in it
+        if not self.capped:
             return
-        of_verdict = 0 if self.reserve is None else self.reserve.tokens
-        used, reserved = cost.tokens - of_verdict, self.lanes[model].price.worst.tokens - of_verdict
-        if 0 < reserved < used:
-            self._news.events += self.departures.set_aside(model, Lost(Cause.SERVER, BEYOND.format(used, reserved)))
+        reserved = self.lanes[model].price.worst.tokens - (0 if self.reserve is None else self.reserve.tokens)
+        if 0 < reserved < cost.tokens:
+            why = BEYOND.format(cost.tokens, reserved)
+            self._news.events += self.departures.set_aside(model, Lost(Cause.SERVER, why))
 
     # -- decisions ------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,22 @@
 """Cost of a judge's verdicts under the caps: they count at their worst until they are there.
 
-An answer is stored with the most that its verdict may cost on top, and the verdict takes back what it did not use. What
-a later start finds so was asked for and lost, as far as anybody knows: an event says what it counts as, and as much is
-reserved again before it is asked for again. A reply that is lost on the way counts at its worst as soon as that is
-noticed, as an answer does. Where no cap counts it nothing is reserved, and stored is what the replies that came have
-used.
+An answer is stored with the most that its verdict may cost on top, by the answer's length, and the verdict takes back
+what it did not use. What a later start finds so was asked for and lost, as far as anybody knows: an event says what it
+counts as, and as much is reserved again before it is asked for again. A reply that is lost on the way counts at its
+worst as soon as that is noticed, as an answer does. Where no cap counts it nothing is reserved, and stored is what the
+replies that came have used.
 """
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.graders.asked import USED
+from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.state import SpentByModel
-from adaptive_eval.store import AnswersLost, Regrade
+from adaptive_eval.store import AnswersLost, Regrade, TrialRecord
 
 BEYOND = (
     "a verdict has cost {} tokens, and at most {} were reserved for it: the server that gives verdicts does not "
@@ -43,23 +47,38 @@ def verdict_reserve(grading: Grading, *, capped: bool) -> Cost | None:
     return grading.lost if capped else NO_COST
 
 
+def used(verdict: Regrade, reserved: Cost) -> Regrade:
+    """The verdict, taking back what it did not use of what was reserved for it."""
+    return verdict._replace(cost=verdict.cost.plus(reserved.times(-1)))
+
+
 class VerdictCosts:
     """Reserves for verdicts, and their cost once they are there."""
 
-    def __init__(self, grading: Grading, spent: SpentByModel, *, capped: bool) -> None:
+    def __init__(self, grading: Grading, questions: Sequence[Question], spent: SpentByModel, *, capped: bool) -> None:
         """`spent` is what the run has used until now; `capped`: a cap counts what verdicts cost."""
         self.is_counted = grading.lasting and capped
         """Whether anything is reserved."""
-        self.reserved = verdict_reserve(grading, capped=capped) or NO_COST
-        self._vote = grading.lost_vote if self.is_counted else NO_COST
+        self._grading, self._questions = grading, {question.id: question for question in questions}
         self._spent = spent
         self._heard = not grading.lasting
         """A verdict has come, in this start or before; a grader that asks nobody may fail on what it likes."""
         self._failed = 0
 
-    def require_kept(self, verdict: Regrade, *, finished: bool) -> None:
+    def reserved(self, record: TrialRecord) -> Cost:
+        """What is reserved for all votes on a stored answer: as much as its text may take, and no more."""
+        if not self.is_counted:
+            return NO_COST
+        question = self._questions[record.question].for_trial(record.trial)
+        return self._grading.lost_with(record.answer.text, question)
+
+    def with_reserve(self, record: TrialRecord) -> TrialRecord:
+        """The answer with what its verdict may cost, which counts as spent."""
+        return replace(record, cost=record.cost.plus(self.reserved(record)))
+
+    def require_kept(self, verdict: Regrade, reserved: Cost, *, finished: bool) -> None:
         """Raise `Unavailable` where a verdict, as it came, shows that the caps cannot hold, or that none ever comes."""
-        require_kept(verdict, self.reserved, self._vote)
+        require_kept(verdict, reserved, self._grading.lost_vote(reserved))
         self._failed += verdict.failed
         self._heard = self._heard or bool(verdict.signals.get(USED[0]))
         if self._failed < FIRST_ANSWERS or self._heard or finished:
@@ -68,10 +87,8 @@ class VerdictCosts:
         if not self._heard:
             raise Unavailable(MUTE.format(self._failed, verdict.grader_error))
 
-    def used(self, verdict: Regrade) -> Regrade:
-        """The verdict, taking back what it did not use of what was reserved for it."""
-        return verdict._replace(cost=verdict.cost.plus(self.reserved.times(-1)))
-
-    def loss(self, model: str) -> AnswersLost | None:
-        """The loss of a reply on the way; None if no cap counts it."""
-        return AnswersLost(model, 0, *self._vote, verdicts=1) if self.is_counted else None
+    def loss(self, record: TrialRecord) -> AnswersLost | None:
+        """The loss of a reply about an answer on the way; None if no cap counts it."""
+        if not self.is_counted:
+            return None
+        return AnswersLost(record.model, 0, *self._grading.lost_vote(self.reserved(record)), verdicts=1)

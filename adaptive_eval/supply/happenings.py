@@ -8,6 +8,7 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import AnswersLost, CommitBatch, Event, Regrade, TrialRecord
@@ -49,9 +50,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The grader has judged a stored answer, as it came and as it is stored."""
+    """The grader has judged a stored answer, for which so much was reserved."""
 
     verdict: Regrade
+    reserved: Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from live_runs import Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.config.first_round import first_round_problems
+from adaptive_eval.config.first_round import IN_PARTS, NOTHING, first_round_problems
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -41,25 +41,26 @@ def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun
 
 
 @pytest.mark.parametrize(
-    ("key", "grader", "lowers"),
+    ("key", "grader", "follows", "lowers"),
     [
-        ("trials", "math", "trials.min"),
-        ("tokens", "math", "sampling.max_tokens or trials.min"),
+        ("trials", "math", NOTHING, "trials.min"),
+        ("tokens", "math", NOTHING, "sampling.max_tokens or trials.min"),
         (
             "usd",
             JUDGE,
+            IN_PARTS,
             "sampling.max_tokens, grader.longest, grader.sampling.max_tokens, grader.votes or trials.min",
         ),
     ],
 )
-def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, lowers: str) -> None:
+def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: str, lowers: str) -> None:
     (said,) = first_round_problems(prepared(f"{key}: 1", grader))
     found = re.fullmatch(
-        r"no answers will be requested: the first round may cost up to [\d,.]+ (\w+), and budget\.(\w+) is 1\. "
+        r"(.*): it may cost up to [\d,.]+ \w+, and budget\.(\w+) is 1\. "
         r"Set budget\.\w+ to ([\d.]+) or more, or lower (.*)",
         said,
     )
-    assert found is not None and found[2] == key and found[4] == lowers
+    assert found is not None and (found[1], found[2], found[4]) == (follows, key, lowers)
     assert not list(first_round_problems(prepared(f"{key}: {found[3]}", grader)))
     less = f"{float(found[3]) - 0.01:.2f}" if key == "usd" else f"{int(found[3]) - 1}"
     assert len(list(first_round_problems(prepared(f"{key}: {less}", grader)))) == 1
@@ -80,7 +81,7 @@ def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
 @pytest.mark.slow
 def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
-    said = "no answers will be requested: the first round may cost up to "
+    said = f"{NOTHING}: it may cost up to "
     for command in ("validate", "plan"):
         told = CliRunner().invoke(app, [command, str(config)])
         assert told.exit_code == ExitCode.REACHED and said in told.output

@@ -156,14 +156,76 @@ def test_it_ends_when_the_next_round_no_longer_fits(budget: Budget, trials: int)
     assert controller.looks[-1].count(Verdict.OPEN) == 1
 
 
-@pytest.mark.parametrize("budget", [Budget(trials=19), Budget(usd=3.99), Budget(tokens=1999), Budget(gpu_seconds=99.0)])
+@pytest.mark.parametrize("budget", [Budget(trials=19), Budget(usd=0.39), Budget(tokens=199), Budget(gpu_seconds=9.0)])
 @pytest.mark.parametrize("lookahead", [0, 3])
-def test_less_than_the_first_round_ends_before_it(budget: Budget, lookahead: int) -> None:
+def test_less_than_a_trial_of_each_or_too_few_trials_ends_before_the_first_round(
+    budget: Budget, lookahead: int
+) -> None:
     controller = Controller(never(budget, Pace(lookahead=lookahead)))
     assert controller.finished is Reason.BUDGET
     assert controller.ask(100) == []
     assert controller.looks == []
     assert controller.result() is None
+
+
+def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
+    """Asks in random slots, and is told in random order, of trials that cost this share of their worst."""
+    rng, controller, flying = np.random.default_rng(seed), Controller(plan), list[Ask]()
+    while controller.finished is None:
+        flying += controller.ask(int(rng.integers(1, 9)), int(rng.integers(2)) if rng.random() < 0.5 else None)
+        rng.shuffle(flying)  # type: ignore[arg-type]
+        told = [flying.pop() for _ in range(int(rng.integers(len(flying) + 1)))]
+        at = [BENCH.worst_cost[ask.model] for ask in told]
+        costs = [Cost(round(price * one.tokens), price * one.usd, price * one.gpu_seconds) for one in at]
+        controller.tell([Outcome(*ask[:3], 0, cost) for ask, cost in zip(told, costs, strict=True)])
+    return controller
+
+
+@pytest.mark.parametrize("budget", [Budget(usd=1.2), Budget(tokens=610), Budget(gpu_seconds=30.0)])
+@pytest.mark.parametrize(
+    "pace", [Pace(), Pace(lookahead=3), Pace(lookahead=1, held=True), Pace(lookahead=1, share=0.5)]
+)
+def test_a_first_round_that_caps_do_not_bear_at_its_worst_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
+    """Its trials cost a tenth, and what the caps bear is asked; its look is that of a run without caps."""
+    found = [asked_in_parts(never(budget, pace), seed, 0.1) for seed in range(5)]
+    first = asked_in_parts(replace(never(Budget(), pace), trials=Trials(2, 2)), 0, 0.1).looks[0]
+    for controller in found:
+        assert controller.finished is Reason.BUDGET and controller.looks[0].trials == first.trials
+        assert exact(controller.looks) == exact(found[0].looks)
+        assert np.array_equal(controller.arrived, found[0].arrived)
+
+
+def test_a_first_round_that_costs_too_much_ends_after_the_same_trials_in_any_order() -> None:
+    found = [asked_in_parts(never(Budget(usd=2.0)), seed, 0.8) for seed in range(9)]
+    for controller in found:
+        assert controller.finished is Reason.BUDGET and not controller.looks
+        assert np.array_equal(controller.arrived, found[0].arrived)
+    assert found[0].arrived.sum() == 2 * 6  # of ten each: 6 x 0.32 is spent, and 0.4 is not there
+
+
+def test_what_is_lost_of_a_part_does_not_end_a_run_that_can_go_on() -> None:
+    controller = Controller(never(Budget(tokens=1_000)))
+    asked = controller.ask(99)
+    assert 0 < len(asked) < 10
+    for ask in asked:  # each once
+        controller.lose(ask.model, Cost(tokens=100))
+    assert controller.finished is None
+    controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in asked])
+    assert controller.finished is None and controller.ask(99)
+
+
+def test_a_trial_whose_category_is_told_later_makes_room_for_others() -> None:
+    controller = Controller(never(Budget(tokens=500)))
+    held = controller.ask(99)
+    for ask in held:
+        controller.hold(*ask[:3], Cost(tokens=1))
+    more = controller.ask(99)
+    assert more
+    controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in (*held, *more)])
+    while not controller.looks:
+        controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in controller.ask(99)])
+    result = controller.result()
+    assert result is not None and result.spent == Cost(20)
 
 
 def test_what_trials_leave_of_their_worst_is_spent_on_further_ones() -> None:

@@ -18,6 +18,7 @@ from saying import saying
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.config.first_round import IN_PARTS
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
 from adaptive_eval.errors import ExitCode, JudgeFailed
 from adaptive_eval.graders.judge import Judge
@@ -244,6 +245,22 @@ def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
         assert float(used[2]) == pytest.approx(judged, rel=0.02)
 
 
+def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_costs_little(
+    site: Site, fair_url: str
+) -> None:
+    """Seven times what the run costs, which was refused for the bytes that an answer might have had."""
+    price = {"input": 1.2, "output": 2.0}
+    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
+    sections = settings(fair_url, models=models, grader=judged_by(fair_url, price=price), trials={"min": 4, "max": 12})
+    ample = site.write("ample", **sections, budget={"usd": 1000})
+    assert site.run(ample, "--run-dir", str(site.directory("ample"))).exit_code in ENDED
+    ended = site.run(site.write(**sections, budget={"usd": 3.2}))
+    assert ended.exit_code in ENDED and IN_PARTS in ended.stderr
+    results = read_results(site.directory())
+    assert results is not None and 0.1 < results.cost.usd < 3.2 / 5 and results.run.reason != "budget"
+    assert Found.of(site.directory()) == Found.of(site.directory("ample"))
+
+
 def tokens_in(site: Site) -> int:
     with closing(RunReader.open(site.directory())) as reader:
         return sum(one.tokens for one in reader.sums())
@@ -260,16 +277,17 @@ def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url:
         kill(process)
         waiting = {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == AWAITS_VERDICT}
         spent = tokens_in(site)
-        assert waiting and spent > 32768 * len(waiting)  # the longest answer, and more, is reserved for each verdict
-        little = settings(fair_url, grader=judged_by(url), budget={"tokens": spent + 30_000}, concurrency=64)
+        each = [one.cost.tokens for one in stored(site) if one.grader_error == AWAITS_VERDICT]
+        assert waiting and min(each) > 1000 and max(each) < 16_000  # reserved by how long these answers are
+        little = settings(fair_url, grader=judged_by(url), budget={"tokens": spent + 500}, concurrency=64)
         assert site.run(site.write("little", **little)).exit_code == ExitCode.SPENT
         given_up = tokens_in(site)
-        assert given_up < spent - 32768 * len(waiting)  # what was reserved is in the losses now
+        assert given_up < spent - 1000 * len(waiting)  # what was reserved is in the losses now
         assert {
             (one.model, one.question, one.trial) for one in stored(site) if one.grader_error == AWAITS_VERDICT
         } == waiting
         process = site.start(config)
-        wait_until(lambda: tokens_in(site) >= given_up + 32768, process)
+        wait_until(lambda: tokens_in(site) >= given_up + 1000, process)
         kill(process)
     assert site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED
     for one in stored(site):
@@ -279,7 +297,7 @@ def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url:
         losses = [event for event in events_of_kind(reader.events(), AnswersLost) if event.verdicts]
     lost = sum(one.verdicts for one in losses)
     assert lost > len(waiting), "those that were asked for again count twice"
-    assert all(one.killed and one.tokens > 32768 * one.verdicts for one in losses)
+    assert all(one.killed and one.tokens > 1000 * one.verdicts for one in losses)
     whole = site.write("whole", **settings(fair_url, **capped))
     site.run(whole, "--run-dir", str(site.directory("whole")))
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
@@ -303,7 +321,7 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_ur
     with closing(RunReader.open(site.directory())) as reader:
         losses = list(events_of_kind(reader.events(), AnswersLost))
     assert sum(one.verdicts for one in losses) == judge.counts["reset"] > 0
-    assert all(one.tokens > 32768 * one.verdicts and one.answers == 0 for one in losses)
+    assert all(1000 * one.verdicts < one.tokens < 10_000 * one.verdicts and one.answers == 0 for one in losses)
     assert judge.counts["answered"] == len(stored(site)) and all(one.category is not None for one in stored(site))
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert "of its judge asked for, but never came" in report
@@ -316,9 +334,10 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str
     """A judge that loses everything: no more is asked of it than the budget bears at its worst."""
     judge = forgetful(1.0)
     with serving(judge) as url:
-        config = site.write(**settings(fair_url, grader=judged_by(url, **ABREAST), budget={"tokens": 3_000_000}))
+        grader = judged_by(url, longest=1024, **ABREAST)
+        config = site.write(**settings(fair_url, grader=grader, budget={"tokens": 400_000}))
         assert site.run(config).exit_code == ExitCode.SPENT
-    assert 0 < judge.counts["reset"] * 32768 < 3_000_000
+    assert 0 < judge.counts["reset"] * 1000 < 400_000
 
 
 def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:

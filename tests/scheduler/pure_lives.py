@@ -9,7 +9,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self
 
@@ -480,7 +480,8 @@ class Start:
         for trial in request.trials:
             answer = server.answer(lane.name, question.id, trial)
             if reserve is not None:
-                record = waiting_record(lane, question, trial, request.round, answer, reserve)
+                record = waiting_record(lane, question, trial, request.round, answer)
+                record = replace(record, cost=record.cost.plus(reserve))
             else:
                 record = record_of(lane, question, trial, request.round, answer, self._graded(answer, question.id))
             self.draft.trials.append(record)

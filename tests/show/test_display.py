@@ -334,8 +334,8 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
 
 
 def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
-    assert "all trials are there" in why_finished(Reason.OUT_OF_REACH, asked=True, fixed=True)
-    assert "that are left" in why_finished(Reason.OUT_OF_REACH, asked=True, fixed=False)
+    assert "all trials are there" in why_finished(Reason.OUT_OF_REACH, True, True, fixed=True)
+    assert "that are left" in why_finished(Reason.OUT_OF_REACH, True, True, fixed=False)
 
 
 @pytest.mark.patient
