@@ -123,7 +123,7 @@ RUNS = st.tuples(st.lists(st.sampled_from(TEXTS), max_size=6) | ALIKE, BETWEEN |
 
 def check_as_any_others(pieces: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("adaptive_eval.endpoints.parsing._EventForm.of", lambda line, event: None)
+        patched.setattr("adaptive_eval.endpoints.parsing._EventForm.from_event", lambda line, event: None)
         as_any_others = outcome(pieces)
     for gathered in (1, 300):
         with pytest.MonkeyPatch.context() as patched:
