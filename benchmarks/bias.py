@@ -74,7 +74,7 @@ def errors(scenario: Scenario, asked_for: str, runs: int) -> Errors:
         known, at_first = (
             estimate(counts, plan.bench.weights, plan.prior, horizon, bayes=False) for counts in (end.counts, opened)
         )
-        run = EndedRun(plan, end.counts, end.reason, affordable=math.inf, set_aside=False)
+        run = EndedRun(plan, end.counts, end.reason, math.inf, set_aside=False, judged=np.ones(len(end.counts)))
         again, sigma = run.played_again(), known.sigma()
         rows.append((known.score, known.score - again.shift, at_first.score, sigma, again.spread * sigma))
     found = 100.0 * np.array(rows).swapaxes(0, 1)

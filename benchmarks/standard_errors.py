@@ -69,7 +69,10 @@ def adaptive(scenario: Scenario, runs: int) -> tuple[IntArray, FloatArray]:
     """What runs at the defaults end with, and what their replays say that errors spread by."""
     plan = scenario.plan()
     ends = [one.end for one in play_stacked(scenario, plan, runs)]
-    ended = [EndedRun(plan, end.counts, end.reason, affordable=math.inf, set_aside=False) for end in ends]
+    ended = [
+        EndedRun(plan, end.counts, end.reason, math.inf, set_aside=False, judged=np.ones(len(end.counts)))
+        for end in ends
+    ]
     return np.array([end.counts for end in ends]), np.array([one.played_again().spread for one in ended])
 
 

@@ -256,7 +256,7 @@ def test_what_an_early_end_does_to_a_score_is_of_the_weighted_one() -> None:
     ended = EndedRun.of(run)
     assert ended is not None
     few = replace(plan, bench=Bench(3, 4, BINARY))
-    same = EndedRun(few, ended.counts[:, :4], ended.reason, ended.affordable, ended.set_aside)
+    same = EndedRun(few, ended.counts[:, :4], ended.reason, ended.affordable, ended.set_aside, ended.judged)
     found, alone = ended.played_again(300), same.played_again(300)
     assert np.abs(found.shift - alone.shift).max() < 0.02
     assert found.spread == pytest.approx(alone.spread, rel=0.25)
