@@ -4,9 +4,10 @@ A Parquet file says of each row group how large it is, and nothing holds it to t
 gigabytes, a dictionary or a shared prefix may stand for one text a million times. What stands in a page's own header
 does hold, since a page is unpacked into a buffer of exactly that size. So the headers are read here, which are structs
 of Thrift's compact protocol, and only pages of plain values are let through: their values are no longer than the page.
+Where a column lies is read here, too: pyarrow ends the whole process where the footer says impossible things of one.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 MOST_HEADER = 64 * 1024
 """Bytes of a page's header: one has some twenty, and statistics, which are not written here."""
@@ -15,10 +16,31 @@ DATA_PAGE, PLAIN = 0, 0
 _TYPE, _UNPACKED, _PACKED, _DATA = 1, 2, 3, 5
 _VALUES, _ENCODING = 1, 2
 """Fields of a PageHeader, and of the DataPageHeader in it, by their numbers."""
+_GROUPS, _COLUMNS, _META, _LENGTH, _OFFSET, _DICTIONARY = 4, 1, 3, 7, 9, 11
+"""Fields of a FileMetaData, of a RowGroup in it, of a ColumnChunk in that, and of its ColumnMetaData."""
 
 
 class PagesRefused(ValueError):
     """The pages do not hold plain values, or not those of the rows that are said to be there."""
+
+
+class ColumnPlace(NamedTuple):
+    """The bytes of the file in which the pages of a column lie."""
+
+    start: int
+    length: int
+
+
+def column_place(footer: bytes, group: int, column: int) -> ColumnPlace:
+    """Where a column of a row group lies by the file's footer; raises `PagesRefused`."""
+    try:
+        told = _struct(footer, 0, 0, 0)[0][_GROUPS][group][_COLUMNS][column][_META]
+        place, apart = ColumnPlace(told[_OFFSET], told[_LENGTH]), told.get(_DICTIONARY)
+    except (IndexError, KeyError, TypeError, AttributeError):
+        raise PagesRefused("has a footer that does not say where its pages are") from None
+    if apart is not None or not all(isinstance(one, int) and one >= 0 for one in place):
+        raise PagesRefused("has pages that lie elsewhere")
+    return place
 
 
 def unpacked_size(pages: bytes, rows: int) -> int:
@@ -76,9 +98,21 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind == 8:
         length, at = _unsigned(data, at)
         return None, _within(data, at + length)
+    if kind in (9, 10):
+        return _list(data, at, depth)
     if kind == 12:
         return _struct(data, at, 0, depth + 1)
-    raise PagesRefused("has a page whose header has lists, which none has")
+    raise PagesRefused("has a page whose header has maps, which none has")
+
+
+def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+    size, kind = data[at] >> 4, data[at] & 15
+    size, at = _unsigned(data, at + 1) if size == 15 else (size, at + 1)
+    found: list[Any] = []
+    for _ in range(size):  # each takes a byte at least, and the data has an end
+        one, at = (data[at], at + 1) if kind in (1, 2) else _value(data, at, kind, depth)
+        found.append(one)
+    return found, at
 
 
 def _within(data: bytes, at: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.imports import load_extra
-from adaptive_eval.store.parquet_pages import PagesRefused, unpacked_size
+from adaptive_eval.store.parquet_pages import PagesRefused, column_place, unpacked_size
 from adaptive_eval.store.rows import MOST_UNPACKED
 
 GROUP_BYTES = 512 * 1024
@@ -102,7 +102,7 @@ class SegmentFile:
         self._source, self._size = source, size
         self._pyarrow, parquet = load_parquet()
         try:
-            self._require_bounded_footer()
+            self._footer = self._read_footer()
             self._file = parquet.ParquetFile(source, page_checksum_verification=True)
             self._groups = self._rows_of_groups()
             there = {self._file.schema.column(number).path for number in range(len(self._file.schema))}
@@ -139,14 +139,18 @@ class SegmentFile:
             raise self.refused(str(error)) from error
         return TextGroup(self, *(table.column(name) for name in self._names))
 
-    def _require_bounded_footer(self) -> None:
+    def _read_footer(self) -> bytes:
         if not 12 <= self._size <= MOST_BYTES:
             raise PagesRefused("it is no Parquet file, or larger than any that was written")
         self._source.seek(self._size - 8, os.SEEK_SET)
         tail = self._source.read(8)
         if tail[4:] != MAGIC or int.from_bytes(tail[:4], "little") > min(MOST_FOOTER, self._size - 12):
             raise PagesRefused("it is no Parquet file, or cut off")
+        length = int.from_bytes(tail[:4], "little")
+        self._source.seek(self._size - 8 - length, os.SEEK_SET)
+        footer = self._source.read(length)
         self._source.seek(0)
+        return footer
 
     def _rows_of_groups(self) -> list[int]:
         told = self._file.metadata
@@ -165,9 +169,8 @@ class SegmentFile:
         raise PagesRefused(f"it has no column {name}")
 
     def _require_bounded(self, group: int, column: int) -> None:
-        told = self._file.metadata.row_group(group).column(column)
-        start, length = told.data_page_offset, told.total_compressed_size
-        if told.has_dictionary_page or start < 0 or length < 0 or start + length > self._size:
+        start, length = column_place(self._footer, group, column)
+        if start + length > self._size:
             raise PagesRefused("it has pages that lie elsewhere")
         self._source.seek(start)
         pages = self._source.read(length)
