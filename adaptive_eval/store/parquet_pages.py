@@ -31,10 +31,18 @@ class ColumnPlace(NamedTuple):
     length: int
 
 
-def column_place(footer: bytes, group: int, column: int) -> ColumnPlace:
+def parse_footer(data: bytes) -> dict[int, Any]:
+    """Fields of a file's footer by their numbers; raises `PagesRefused`."""
+    try:
+        return _struct(data, 0, 0, 0)[0]
+    except IndexError:
+        raise PagesRefused("has a footer that is cut off") from None
+
+
+def column_place(footer: dict[int, Any], group: int, column: int) -> ColumnPlace:
     """Where a column of a row group lies by the file's footer; raises `PagesRefused`."""
     try:
-        told = _struct(footer, 0, 0, 0)[0][_GROUPS][group][_COLUMNS][column][_META]
+        told = footer[_GROUPS][group][_COLUMNS][column][_META]
         place, apart = ColumnPlace(told[_OFFSET], told[_LENGTH]), told.get(_DICTIONARY)
     except (IndexError, KeyError, TypeError, AttributeError):
         raise PagesRefused("has a footer that does not say where its pages are") from None

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.imports import load_extra
-from adaptive_eval.store.parquet_pages import PagesRefused, column_place, unpacked_size
+from adaptive_eval.store.parquet_pages import PagesRefused, column_place, parse_footer, unpacked_size
 from adaptive_eval.store.rows import MOST_UNPACKED
 
 GROUP_BYTES = 512 * 1024
@@ -102,7 +102,7 @@ class SegmentFile:
         self._source, self._size = source, size
         self._pyarrow, parquet = load_parquet()
         try:
-            self._footer = self._read_footer()
+            self._footer = parse_footer(self._read_footer())
             self._file = parquet.ParquetFile(source, page_checksum_verification=True)
             self._groups = self._rows_of_groups()
             there = {self._file.schema.column(number).path for number in range(len(self._file.schema))}
