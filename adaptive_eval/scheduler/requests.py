@@ -169,7 +169,7 @@ class Requests:
             self._say(Unanswered(request, error))
             return
         self._tasks[task] = None
-        self._say(Answered(request, answers))
+        self._say(Answered(request))
         self._say(Recorded(request, await self._grader.records(request, answers)))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:

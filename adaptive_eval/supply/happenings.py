@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import AnswersLost, CommitBatch, Event, Regrade, TrialRecord
 from adaptive_eval.supply.types import Request
@@ -22,7 +21,6 @@ class Answered:
     """A server has answered a request; its answers are being graded."""
 
     request: Request
-    answers: Sequence[Answer]
 
 
 @dataclass(frozen=True, slots=True)
