@@ -16,9 +16,8 @@ from unittest import mock
 import orjson
 from tables import Check, arguments, conclude, markdown
 
-from adaptive_eval.endpoints import parsing
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin
-from adaptive_eval.endpoints.parsing import StreamReader, parse_response
+from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt
 from adaptive_eval.store import rows
 
@@ -37,7 +36,7 @@ def main() -> None:
     table = [
         ("a stream is read", sum(map(len, stream)), least(lambda: read_stream(stream), turns), ""),
         *(
-            (f"log-probabilities are read{name}", len(body), *beside(partial(read_logprobs, body), turns))
+            (f"log-probabilities are read{name}", len(body), least(partial(read_logprobs, body), turns), "")
             for name, body in (("", plain), (", one more beside each", one), (", five more", five))
         ),
         ("the text is compressed", len(text), *beside(lambda: rows.pack_text(text), turns)),
@@ -86,7 +85,7 @@ def read_stream(stream: list[bytes]) -> None:
 
 
 def read_logprobs(body: bytes) -> None:
-    answered(parse_response(body))
+    answered(parse_server_json(body))
 
 
 def answered(payload: object) -> None:
@@ -98,19 +97,11 @@ def answered(payload: object) -> None:
 def beside(work: Callable[[], object], turns: int) -> tuple[float, float]:
     """With what the extra installs, and without."""
     with_it = least(work, turns)
-    with (
-        mock.patch.object(parsing, "find_spec", return_value=None),
-        mock.patch.object(rows, "find_spec", return_value=None),
-    ):
-        forget()
+    with mock.patch.object(rows, "find_spec", return_value=None):
+        rows._compressor.cache_clear()
         without = least(work, turns)
-    forget()
-    return with_it, without
-
-
-def forget() -> None:
-    parsing._parser_of_long_ones.cache_clear()
     rows._compressor.cache_clear()
+    return with_it, without
 
 
 def least(work: Callable[[], object], turns: int) -> float:

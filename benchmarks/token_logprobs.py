@@ -16,7 +16,7 @@ from long_answers import ORIGIN, PROMPT, TOKENS, VOCABULARY, least
 from tables import Check, arguments, conclude, markdown
 
 from adaptive_eval.endpoints.answers import AnswerReader
-from adaptive_eval.endpoints.parsing import parse_response
+from adaptive_eval.endpoints.parsing import parse_server_json
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
 from adaptive_eval.graders.types import token_facts
 from adaptive_eval.store import rows
@@ -73,7 +73,7 @@ def response(rng: random.Random) -> bytes:
 
 def read(body: bytes, *, keeps: bool) -> list[Answer]:
     reader = AnswerReader(EndpointConfig(base_url="http://a/v1", model="m"), keeps_tokens=keeps)
-    answers = reader.answers(parse_response(body), PROMPT, range(1), ORIGIN)
+    answers = reader.answers(parse_server_json(body), PROMPT, range(1), ORIGIN)
     assert all(math.isfinite(one.completion_bpt or 0.0) for one in answers)
     return answers
 

@@ -29,7 +29,6 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
-from adaptive_eval.endpoints.parsing import TokenLogprobs
 from adaptive_eval.endpoints.types import (
     MOST_BYTES_A_TOKEN,
     TEMPLATE_TOKENS,
@@ -112,8 +111,6 @@ def mean_bits(logprobs: Sequence[object]) -> float | None:
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
     """Log-probabilities token by token: chat's `content`, or text completions' `token_logprobs`."""
     logprobs = choice.get("logprobs")
-    if isinstance(logprobs, TokenLogprobs):
-        return list[object](logprobs.values)
     if not isinstance(logprobs, dict):
         return []
     if isinstance(tokens := logprobs.get("content"), list):
@@ -127,8 +124,6 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
-    if isinstance(logprobs, TokenLogprobs):
-        first = logprobs.first
     if not isinstance(first, dict):
         return ()
     tops = first.get("top_logprobs")
@@ -141,11 +136,9 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
 def _named_logprobs(choice: dict[str, Any], before: int) -> AnswerLogprobs | None:
     """The tokens of a choice, without so many of an echoed prompt; None where there are none."""
     told = choice.get("logprobs")
-    if isinstance(told, TokenLogprobs):
-        texts, values = _long_texts(told), told.values
-    elif not isinstance(told, dict):
+    if not isinstance(told, dict):
         return None
-    elif isinstance(content := told.get("content"), list):
+    if isinstance(content := told.get("content"), list):
         tokens = [one for one in content if isinstance(one, dict)]
         texts, values = [one.get("token") for one in tokens], [one.get("logprob") for one in tokens]
     else:
@@ -155,14 +148,6 @@ def _named_logprobs(choice: dict[str, Any], before: int) -> AnswerLogprobs | Non
     texts = [*texts, *[""] * (len(values) - len(texts))]
     shown = tuple(text if isinstance(text, str) else "" for text in islice(texts, before, len(values)))
     return AnswerLogprobs(shown, tuple(map(_as_logprob, values[before:]))) if shown else None
-
-
-def _long_texts(told: TokenLogprobs) -> Sequence[object]:
-    if told.source is None:
-        return []
-    from adaptive_eval.endpoints.long_responses import texts_of_tokens  # it was read by msgspec, which is there
-
-    return texts_of_tokens(*told.source)
 
 
 def _as_logprob(value: object) -> float | None:

@@ -24,7 +24,7 @@ from adaptive_eval.endpoints.failures import (
 )
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.overdue import LastHeard
-from adaptive_eval.endpoints.parsing import StreamReader, parse_response
+from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
 from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.replicas import ProbeTrouble
@@ -91,7 +91,7 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     if not is_success(status):
         return status, None
     try:
-        payload = parse_response(body)
+        payload = parse_server_json(body)
     except ValueError as error:
         start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), secrets, SHOWN_OF_A_BODY)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error

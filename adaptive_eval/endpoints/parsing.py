@@ -14,46 +14,12 @@ event of that name, as `error` in an event or in one of its choices, or as a fie
 import json
 import re
 from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from itertools import takewhile
 from typing import Any, NamedTuple, Self
 
 import orjson
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in, may_carry_error
-
-LONG = 16 * 1024
-"""Bytes from which a response with log-probabilities is worth a parser of its own."""
-
-
-class TokenLogprobs(NamedTuple):
-    """The log-probabilities of a choice, in the place of what the server sent, where nothing else of it is read."""
-
-    values: list[float | None]
-    first: dict[str, Any] | None = None
-    """The first token, where others stand beside it."""
-    source: tuple[bytes, int] | None = None
-    """The response, and which of its choices it is: to read the tokens themselves from, where they are wanted."""
-
-
-def parse_response(body: bytes) -> object:
-    """A response as JSON, as `parse_server_json` reads it; of a long one with log-probabilities only what is used (see
-    `answers`)."""
-    if len(body) >= LONG and b'"logprobs"' in body and (parse := _parser_of_long_ones()) is not None:
-        payload = parse(body)
-        if payload is not None:
-            return payload
-    return parse_server_json(body)
-
-
-@cache
-def _parser_of_long_ones() -> Callable[[bytes], dict[str, Any] | None] | None:
-    if find_spec("msgspec") is None:
-        return None
-    from adaptive_eval.endpoints.long_responses import parse_long
-
-    return parse_long
 
 
 def parse_server_json(body: bytes) -> object:
