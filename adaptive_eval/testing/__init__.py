@@ -1,4 +1,4 @@
-"""Contract suites for the author of a rule, a policy, an objective, a grader, an importer, an exporter or a figure.
+"""Contract suites for the author of a rule, a policy, an objective or a grader.
 
     from adaptive_eval.testing import check_rule
 
@@ -6,37 +6,28 @@
         check_rule(MyRule(height=4))
 
 Each is one line in a test, raises `AssertionError`, which says what is broken and for which values, and needs no test
-framework. The cases are the same every time. Every built-in passes them. Each but that of figures asks the same once
-more in another process, where sets have another order, unless what it is given is no part of a module.
+framework. The cases are the same every time. Every built-in passes them. Each asks the same once more in another
+process, where sets have another order, unless what it is given is no part of a module.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adaptive_eval.testing.exporters import check_exporter
-    from adaptive_eval.testing.figures import check_figure
     from adaptive_eval.testing.graders import check_grader
-    from adaptive_eval.testing.importers import check_importer
     from adaptive_eval.testing.objectives import check_objective
     from adaptive_eval.testing.policies import check_policy
     from adaptive_eval.testing.rules import check_rule
 
 __all__ = [
-    "check_exporter",
-    "check_figure",
     "check_grader",
-    "check_importer",
     "check_objective",
     "check_policy",
     "check_rule",
 ]
 
 _HOMES = {
-    "check_exporter": "exporters",
-    "check_figure": "figures",
     "check_grader": "graders",
-    "check_importer": "importers",
     "check_objective": "objectives",
     "check_policy": "policies",
     "check_rule": "rules",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contracts import check_exporter, check_figure, check_importer
 
 from adaptive_eval.exchange.detect import TABLES, TableFormat, log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, ExportFormat
@@ -23,7 +24,6 @@ from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.plots import FIGURES, OVER_LOOKS, grid, plain_name
 from adaptive_eval.store import ModelSetAside, events_of_kind
-from adaptive_eval.testing import check_exporter, check_figure, check_importer
 
 # -- importers ----------------------------------------------------------------------------------------------------
 

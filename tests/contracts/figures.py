@@ -14,7 +14,8 @@ import numpy as np
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.record.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import LONGEST_NAME, styled
-from adaptive_eval.testing.drawn import (
+from adaptive_eval.testing.runs import fail_unless
+from contracts.drawn import (
     formulas,
     is_named,
     looks_like,
@@ -24,8 +25,7 @@ from adaptive_eval.testing.drawn import (
     same_data,
     texts,
 )
-from adaptive_eval.testing.runs import fail_unless
-from adaptive_eval.testing.stored import MANY, many_rows, stored_run
+from contracts.stored import MANY, many_rows, stored_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from adaptive_eval.exchange.export import ExportFormat
 from adaptive_eval.exchange.source import ExportSource, opened_source
 from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.runs import fail_unless
-from adaptive_eval.testing.stored import made_up_rows, run_with_gaps, stored_run
+from contracts.stored import made_up_rows, run_with_gaps, stored_run
 
 Trial = tuple[str, str, int, int | None]
 """Model, question, number and category; None where nobody could grade it."""
