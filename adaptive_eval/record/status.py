@@ -39,7 +39,11 @@ class Standing(NamedTuple):
 
 def standings(found: Findings, *, gate: str | None = None) -> tuple[Standing, ...]:
     """The ranking; `gate`: the baseline of a gate, whose pairs pass or fail."""
-    beside = _pair_to_show([model.name for model in found.models], found.pairs)
+    beside = (
+        _pair_to_show([model.name for model in found.models], found.pairs)
+        if gate is None
+        else {pair.better if pair.worse == gate else str(pair.worse): pair for pair in found.pairs}
+    )
     each = ((row, beside.get(row.name)) for row in found.models)
     return tuple(Standing(row, pair, "" if pair is None else _relation(row, pair, gate)) for row, pair in each)
 
@@ -47,8 +51,6 @@ def standings(found: Findings, *, gate: str | None = None) -> tuple[Standing, ..
 def _relation(model: ModelRow, pair: PairRow, gate: str | None) -> str:
     if pair.worse is None:
         return pair.verdict.replace("_", " ")
-    if model.name == gate:
-        return "baseline of"
     ahead = model.name == pair.better
     if gate is not None and pair.verdict == Verdict.RESOLVED:
         return "passes against" if ahead else "fails against"

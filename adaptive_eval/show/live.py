@@ -192,9 +192,9 @@ def traffic(status: Status, rates: Rates) -> Text:
     parts += [
         f"{number_or_dash(rates.trials, 1)} trials/s",
         f"{count(rates.tokens)} tokens/s",
-        f"{count(now.retries)} retries",
     ]
-    parts += [f"{count(now.errors)} errors"] if now.errors is not None else []
+    parts += [f"{count(now.retries)} retries"] if now.retries else []
+    parts += [f"{count(now.errors)} errors"] if now.errors else []
     line = Text(" · ".join(parts), style="dim")
     if (told := pending_in_short(status.batches)) is not None:
         line.append(f" · {told}")

@@ -1,4 +1,4 @@
-"""The last screen: the tiers, why the run stopped, what the open comparisons would still need, what to do next."""
+"""The last screen: who is best, why the run stopped, the tiers, what is not decided, the cost, what to do next."""
 
 import math
 import shlex
@@ -11,18 +11,20 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.finding import equal_sentences, gate_line
+from adaptive_eval.record.finding import equal_sentences, finding, gate_line
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import deciding_rule, draws_questions, promise_in_short
+from adaptive_eval.record.words import draws_questions, promise_in_short
 from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, fit_columns, model_remark
 from adaptive_eval.store.address import is_address
 
 SHOWN_MODELS = 30
-SHOWN_PAIRS = 5
+SHOWN_PAIRS = 3
+"""With ten models as many as 24 rows of a terminal have room for."""
+SHOWN_ROWS = 5
 SHOWN_WARNINGS = 5
 WIDEST_NAME = 32
 WIDEST_ID = 40
@@ -39,6 +41,8 @@ def last_screen(ended: Ended, command: str) -> str:
         lines.append(f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}")
     gate = () if ended.results is None else gate_lines(ended.results)
     why = [] if ended.why.startswith(tuple(gate)) and gate else [safe_line(ended.why, LONGEST_REASON), ""]
+    if ended.results is not None:  # as many lines as a terminal has rows: ten models, and none is blank
+        why, lines = [*([] if gate else [finding(ended.results)]), *filter(None, why)], list(filter(None, lines))
     return "\n".join(["", *why, *lines])
 
 
@@ -61,14 +65,14 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
     yield from _turns(results)
     yield from _warnings(results)
     if directory is not None and not is_address(directory):  # beside which there is no file
-        yield f"results   {directory / RESULTS_FILE}"
+        yield f"results   {directory / RESULTS_FILE}, and beside it every answer"
 
 
 def gate_lines(results: Results) -> list[str]:
     """A line for each model that passes a gate or fails it, the first few of many."""
-    further = len(results.gate) - SHOWN_PAIRS
+    further = len(results.gate) - SHOWN_ROWS
     more = [f"and {further} more in {RESULTS_FILE}"] if further > 0 else []
-    return [*(gate_line(results, row) for row in results.gate[:SHOWN_PAIRS]), *more]
+    return [*(gate_line(results, row) for row in results.gate[:SHOWN_ROWS]), *more]
 
 
 def _next_steps(ended: Ended, command: str) -> Iterator[str]:
@@ -90,8 +94,6 @@ def _next_steps(ended: Ended, command: str) -> Iterator[str]:
             yield f"          several trials of each (without trials.draw), in a run of its own: {command} --fresh"
             return
         yield f"for more  {_raised_command(command, ended)}"
-        if ended.results is not None and _spends_error(ended.results):
-            yield "          The promise still holds; the power is a little lower than in a run begun so."
     elif ended.reason is not Reason.SETTLED:
         yield f"continue  {command}"
     if ended.servers_up:
@@ -155,12 +157,6 @@ def _begin_anew(ended: Ended) -> Iterator[str]:
     ]
 
 
-def _spends_error(results: Results) -> bool:
-    """The rule shares its error out over the way to the horizon."""
-    rule = deciding_rule(results.decisions)
-    return rule is not None and rule.spends_error
-
-
 def _ranking(results: Results) -> Iterator[str]:
     scale = Scale.of(results.weights)
     width = min(max(cell_len(safe_line(row.name)) for row in results.models), WIDEST_NAME)
@@ -196,8 +192,8 @@ def _pair_lines(results: Results) -> Iterator[str]:
     ]
     yield from told[:SHOWN_PAIRS]
     if len(told) > SHOWN_PAIRS:
-        yield f"and {len(told) - SHOWN_PAIRS} more: see the report"
-    if undecided:
+        yield f"and {len(told) - SHOWN_PAIRS} more: see the report; {decided(results)}."
+    elif undecided:
         yield f"{decided(results)}."
     if (promised := promise_in_short(results.decisions)) is not None:
         yield f"promise   {promised}"
@@ -239,12 +235,12 @@ def _server_time(results: Results) -> Iterator[str]:
 
 
 def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
-    for row in rows[:SHOWN_PAIRS]:
+    for row in rows[:SHOWN_ROWS]:
         what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{where_pending(row)}"
         where = f"{what}, since {since_when(row)}"
         yield f"pending   {safe_name(row.model, WIDEST_NAME)}: {where}"
-    if len(rows) > SHOWN_PAIRS:
-        yield f"          and {len(rows) - SHOWN_PAIRS} more batches"
+    if len(rows) > SHOWN_ROWS:
+        yield f"          and {len(rows) - SHOWN_ROWS} more batches"
 
 
 def _turns(results: Results) -> Iterator[str]:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
+from typing import cast
 
 import pytest
 from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from page_views import simulated, world
 from played import Played, prepared
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,14 +22,16 @@ from rich.table import Table
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.build import Findings
 from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.finding import finding
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.results import ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
-from adaptive_eval.record.status import CurrentTraffic, Standing, Status
+from adaptive_eval.record.status import CurrentTraffic, Standing, Status, standings
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
@@ -109,6 +113,40 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
     assert lines[-1] == f"Next: adaptive-eval report {tmp_path}", "there is nothing to continue"
     assert all(len(line) <= 120 or line.startswith(("Next: ", "results ")) for line in lines)
+
+
+def ten_models() -> Results:
+    """Results of ten models of which no neighbours are told apart."""
+    view = simulated(world(tuple(f"model-{number:02}" for number in range(10)), 4), looks=1)
+    assert view.results is not None
+    pairs = tuple(replace(pair, verdict="out_of_reach", trials_needed=200.0) for pair in view.results.pairs)
+    return replace(view.results, pairs=pairs)
+
+
+async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(tmp_path: Path) -> None:
+    bed, found = Watched(tmp_path), ten_models()
+    await bed.show(QuietDisplay())
+    ended = how_it_ended(Reason.OUT_OF_REACH, bed.take(), Path("runs/ten"), found)
+    _, *lines = wrapped(last_screen(ended, "adaptive-eval run ten.yaml"), 80).splitlines()
+    assert len(lines) <= 24 and all(len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPU hours
+    assert lines[0] == finding(found) and lines[1] == ended.why
+    assert [line.split()[1] for line in lines[3:13]] == [row.name for row in found.models]
+    assert "and 6 more: see the report; 0 of 9 comparisons are decided." in lines
+    assert "results   runs/ten/results.json, and beside it every answer" in lines
+    assert lines[-1] == "Next: adaptive-eval report runs/ten"
+
+
+def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> None:
+    found = ten_models()
+    first, base, last = found.models[0].name, found.models[1].name, found.models[2].name
+    above = replace(found.pairs[0], better=first, worse=base, verdict="resolved")
+    below = replace(above, better=base, worse=last)
+    shown = standings(cast(Findings, replace(found, models=found.models[:3], pairs=(above, below))), gate=base)
+    assert [(one.relation, one.against) for one in shown] == [
+        ("passes against", base),
+        ("", None),
+        ("fails against", base),
+    ]
 
 
 async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(

@@ -68,7 +68,7 @@ FIRST_SCREEN = """() => {
   };
   const texts = (of) => [...document.querySelectorAll(of)].filter(seen).map((one) => one.innerText.trim());
   return { lead: texts(".lead b"), scores: texts("#ranking td.digits"), says: texts("#ranking td.says"),
-    cost: texts("#cost .tile .figure"), order: texts("#ranking tbody th.model") };
+    cost: texts("header p.quiet"), order: texts("#ranking tbody th.model") };
 }"""
 
 
@@ -95,8 +95,15 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
         assert row.lo is not None and row.hi is not None
         bounds = [scale.score(end).removesuffix("%") for end in (max(row.lo, 0.0), min(row.hi, 1.0))]
         assert score.split() == [scale.score(row.score), "–".join(bounds)]
-    assert seen["cost"][0] == f"{run.results.cost.trials:,}"
+    cost = run.results.cost
+    (told,) = seen["cost"]
+    assert f" · {cost.trials:,} trials ({cost.trials / cost.fixed_trials:.0%} of a fixed design) · " in told
+    assert ("A larger trials.max may decide more." in page.inner_text(".lead")) == (
+        run.results.run.reason == "out_of_reach"
+    )
     assert page.locator("details.part[open]").count() == 0
+    page.click("text=questions and their answers")
+    assert page.locator("#questions details.part[open]").count() == 1
 
 
 @pytest.mark.parametrize("kind", ASKED)

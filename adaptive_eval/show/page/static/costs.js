@@ -49,6 +49,15 @@ export function tiles({ view, facts, pulse, live }) {
   );
 }
 
+/** What a run has cost, in a line. @param {RunCost} cost */
+export function inShort(cost) {
+  const parts = [`${plural(cost.trials, "trial")} (${percent(cost.trials / cost.fixed_trials)} of a fixed design)`];
+  if (cost.tokens) parts.push(`${count(cost.tokens)} tokens`);
+  if (cost.usd) parts.push(usd(cost.usd));
+  if (cost.gpu_seconds) parts.push(`${duration(cost.gpu_seconds)} of GPUs`);
+  return parts.join(" · ");
+}
+
 /** What idle slots were asked for, and no round came to want. @param {RunCost} cost @returns {Child} */
 function inVain(cost) {
   const answers = cost.beside.reduce((sum, row) => sum + row.answers, 0);

@@ -137,6 +137,10 @@ function openPage(page, view, api) {
     followFolds(part.body, () => draw(part));
     part.fold?.addEventListener("toggle", ({ target }) => target === part.fold && part.due && ask(part));
   }
+  top.addEventListener("click", ({ target }) => {
+    const part = target instanceof HTMLAnchorElement ? parts.get(target.hash.slice(1)) : undefined;
+    if (part?.fold) part.fold.open = true;
+  });
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
   for (const part of parts.values()) part.section.wire?.(part.body, state);

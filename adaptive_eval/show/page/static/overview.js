@@ -1,6 +1,6 @@
 // What stands around the ranking: how the run stands, what it cost, and how it was decided.
 
-import { besides, budget, tiles } from "./costs.js";
+import { besides, budget, inShort, tiles } from "./costs.js";
 import { h } from "./dom.js";
 import { moment, name, plain, plural } from "./text.js";
 /** @import { Section, State } from "./parts.js" */
@@ -33,6 +33,14 @@ export function statusOf(view, live) {
   return live ? "running" : "not judged yet";
 }
 
+/** What would decide more, by why the run has ended. @type {Record<string, string>} */
+const NEXT = {
+  out_of_reach: "A larger trials.max may decide more.",
+  budget: "With a larger budget the same command goes on.",
+  wall_time: "With a larger budget the same command goes on.",
+  gpu_time: "With a larger budget the same command goes on.",
+};
+
 /** What was found, in a sentence, and how the run stands. @param {State} state */
 export function headline({ view, live }) {
   if (!view.results) {
@@ -50,6 +58,7 @@ export function headline({ view, live }) {
     " ",
     // the end of a gate is what it has found
     outcome && view.error === null && why.startsWith(outcome) ? null : h("span", { class: "quiet" }, why),
+    NEXT[run.reason ?? ""] ? [" ", h("span", { class: "quiet" }, NEXT[run.reason ?? ""])] : null,
   ];
 }
 
@@ -101,13 +110,14 @@ function warnings(view) {
   );
 }
 
-/** The line under the run's name. @param {RunView} view */
+/** The line under the run's name: what it has, what it cost, and where the answers are. @param {RunView} view */
 export function subtitle(view) {
   const run = view.results?.run;
   return [
     plural(view.models.length, "model"),
     " · ",
-    plural(view.questions.length, "question"),
+    h("a", { href: "#questions" }, plural(view.questions.length, "question"), " and their answers"),
+    view.results ? [" · ", inShort(view.results.cost)] : null,
     run ? [" · as of ", moment(run.updated)] : view.events.length ? [" · begun ", moment(view.events[0].at)] : null,
   ];
 }
