@@ -19,7 +19,6 @@ from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.labels import labels_given
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.words import promise_in_short
@@ -53,14 +52,8 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared)
     place = "a new run" if there is None else f"resumes, {count(there)} trials are there"
     repeated = repeated_questions(prepared.questions)
-    labels = labels_given(prepared.config, prepared.rubric)
     for line in (
         *_outlook(prepared),
-        *(
-            [f"labels    {count(len(labels))} in {safe_line(str(prepared.config.report.labels), 200)}"]
-            if labels
-            else []
-        ),
         *(["time      `adaptive-eval plan CONFIG` forecasts it"] if there is None else []),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
         f"keys      {keys.words}",

@@ -74,7 +74,6 @@ def questions_weigh_alike(benchmarks: Parts, trials: TrialsConfig, report: Repor
     given = (
         (("trials", "draw"), trials.draw is not None),
         (("report", "metrics"), bool(report.metrics)),
-        (("report", "labels"), report.labels is not None),
     )
     for path, is_given in given if benchmarks else ():
         if is_given:

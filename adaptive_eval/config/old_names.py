@@ -16,7 +16,6 @@ MOVED: Mapping[KeyPath, KeyPath] = {
     ("seeds",): ("trials", "seeds"),
     ("trial_seeds",): ("trials", "seeds"),
     ("sampling", "seed"): ("seed",),
-    ("labels",): ("report", "labels"),
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
     ("allocation", "policy"): ("trials", "policy"),
     ("allocation", "lookahead"): ("trials", "lookahead"),
@@ -42,7 +41,10 @@ PRESET: Mapping[KeyPath, object] = {
     ("trials", "favour"): "answers",
 }
 """What `preset: published` stood for."""
+LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
+    ("labels",): LABELS_BY_HAND,
+    ("report", "labels"): LABELS_BY_HAND,
     ("trials", "hour_is_worth"): "auto goes by what you pay for",
     ("stopping", "futility"): "every rule gives up what would hardly be settled",
     ("allocation", "growth"): "a round has one trial a question",

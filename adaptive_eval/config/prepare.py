@@ -353,7 +353,6 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
             trial_cost(model), lost_cost(model, prepared.plan.bench.worst_cost[number]), model.gpus or 0.0
         ),
         secrets=secrets,
-        recorded=model.recorded is not None,
     )
 
 

@@ -1,6 +1,5 @@
 """The section `report` of the configuration: what reports show, and which trackers follow the run."""
 
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -48,7 +47,3 @@ class ReportConfig(Section):
     'adaptive-eval[wandb]'."""
     mlflow: MlflowConfig | None = None
     """The same for MLflow: pip install 'adaptive-eval[mlflow]'."""
-    labels: Path | None = None
-    """Labels that people have given to answers of this run, in the folder of the configuration: JSON lines or CSV with
-    the columns model, question, trial and label. Each start takes them over; reports then have the grader's error, and
-    scores corrected for it."""

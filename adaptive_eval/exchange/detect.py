@@ -28,6 +28,7 @@ from adaptive_eval.exchange.tables.reader import (
     Rows,
     csv_columns,
     csv_rows,
+    first_bytes,
     json_rows,
     parquet_columns,
     parquet_rows,
@@ -63,7 +64,6 @@ KNOWN = (
     f"those that can be read are {LOGS}, and CSV, JSONL or Parquet with one row a trial and columns model, question, "
     "and one of category, score, correct and text; votes between two models are ranked by `adaptive-eval preferences`"
 )
-HEAD = 4096
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 
@@ -99,8 +99,7 @@ def read_records(file: LogFile) -> Records:
     """The trials of a file; raises `LogError`."""
     if file.path.suffix.lower() in CONFIGURATIONS:
         raise file.refuse("is a configuration and no log; give it as --config, beside the logs")
-    with opened_file(file) as handle:
-        head = handle.read(HEAD).removeprefix(BOM).lstrip()
+    head = first_bytes(file)
     if head.startswith(ZIP_MAGIC):
         return _read_zip(file)
     if head.startswith(PARQUET_MAGIC):

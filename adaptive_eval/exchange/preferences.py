@@ -6,15 +6,13 @@ question            what was asked; without it all votes count as independent
 """
 
 import re
-from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.bounded import opened_file
 from adaptive_eval.exchange.samples import LogFile
-from adaptive_eval.exchange.tables.reader import BOM, PARQUET_MAGIC, Row, csv_rows, json_rows, parquet_rows
+from adaptive_eval.exchange.tables.reader import Row, table_rows
 from adaptive_eval.questions.load import as_text
 from scorio.rank import Preferences, preferences
 
@@ -44,7 +42,7 @@ def rank_preferences(path: Path) -> RankedPreferences:
     numbers: dict[str, int] = {}
     asked: dict[str, int] = {}
     first, second, won, question, nameless = [], [], [], [], ""
-    with closing(_rows(file)) as rows:
+    with closing(table_rows(file)) as rows:
         for place, row in rows:
             columns = {re.sub(r"\W+", "_", key.strip().casefold()): value for key, value in row.items()}
             a, b = (_named(file, place, columns, side) for side in ("model_a", "model_b"))
@@ -71,13 +69,6 @@ def rank_preferences(path: Path) -> RankedPreferences:
     for one in (*first, *second):
         votes[one] += 1
     return RankedPreferences(models, tuple(votes), len(won), won.count(0.5), None if nameless else len(asked), found)
-
-
-def _rows(file: LogFile) -> Generator[tuple[str, Row]]:
-    with opened_file(file) as handle:
-        head = handle.read(64).removeprefix(BOM).lstrip()
-    read = parquet_rows if head.startswith(PARQUET_MAGIC) else json_rows if head.startswith(b"{") else csv_rows
-    yield from read(file)
 
 
 def _named(file: LogFile, place: str, columns: Row, side: str) -> str:

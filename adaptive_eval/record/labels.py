@@ -87,30 +87,6 @@ def require_labels_say_something(config: RunConfig, rubric: Rubric) -> None:
         )
 
 
-def labels_given(config: RunConfig, rubric: Rubric) -> Labels:
-    """Labels of the file that a configuration names; raises `ConfigError` if they are no labels of this run."""
-    if config.report.labels is None:
-        return {}
-    require_labels_say_something(config, rubric)
-    path = config.folder / config.report.labels
-    labels = labels_in(path)
-    require_levels(labels, label_fields(config), path)
-    return labels
-
-
-def take_labels(directory: Path, labels: Labels) -> int:
-    """Add labels to a run that it never had; returns their number.
-
-    What somebody has said otherwise since then stands: the file is not taken again for it.
-    """
-    path = directory / LABELS_FILE
-    heard = set(_parse_labels(path, _json_lines(path))) if labels and path.exists() else set()
-    new = {at: label for at, label in labels.items() if (at, label) not in heard}
-    if new:
-        add_labels(directory, new)
-    return len(new)
-
-
 def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
     """The level that the grader gave; "" if it gave none, as for an empty answer."""
     if isinstance(config.grader, Judge):

@@ -36,7 +36,6 @@ from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import (
     Event,
-    LabelsTaken,
     OpponentAnswered,
     OutcomesRecorded,
     PriorTaken,
@@ -58,8 +57,6 @@ class StartingPoint(NamedTuple):
     """Thresholds of an earlier run, where they have to be written down yet."""
     recorded: Sequence[OutcomesRecorded] = ()
     """Outcomes of recorded models, where they have to be written down yet."""
-    labels: LabelsTaken | None = None
-    """Labels of a file, where some are new."""
     kept: PriorOutcomes | None = None
     """R0 that is written down."""
     with_prior: Callable[[PriorOutcomes], PreparedRun] | None = None
@@ -72,11 +69,7 @@ class StartingPoint(NamedTuple):
     @property
     def news(self) -> list[Event]:
         """Events that have to be stored yet."""
-        return [
-            event
-            for event in (self.prior, self.thresholds, *self.recorded, self.labels, self.opponent)
-            if event is not None
-        ]
+        return [e for e in (self.prior, self.thresholds, *self.recorded, self.opponent) if e is not None]
 
 
 def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:

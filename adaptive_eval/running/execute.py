@@ -19,7 +19,6 @@ from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.labels import labels_given, take_labels
 from adaptive_eval.record.results import Unjudged
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of
@@ -41,7 +40,6 @@ from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
 from adaptive_eval.store import (
     CommitBatch,
     GreedyBegun,
-    LabelsTaken,
     OpenedStore,
     Store,
 )
@@ -128,12 +126,7 @@ class _Execution:
         await adopt_grader(beginning.prepared, directory)
         if not stored_trial_count(beginning.prepared, directory):
             await check_keys(beginning.prepared)
-        labels = labels_given(beginning.prepared.config, beginning.prepared.rubric)
         with _opened_store(beginning, directory) as opened, stops or Interrupts() as interrupts:
-            if number := take_labels(directory, labels):
-                taken = LabelsTaken(number, Path(prepared.config.report.labels or "").name)
-                opened.store.commit(CommitBatch(events=[taken]))
-                beginning = beginning._replace(labels=taken)
             if beginning.with_prior is None and not beginning.lacks_opponent:
                 return (await self._carry_on(beginning, opened, self._watcher, interrupts)).exit_code
             promise = promise_in_short(prepared.config.stated())

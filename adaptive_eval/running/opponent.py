@@ -68,7 +68,6 @@ async def ask_opponent(
         load_starting_point(prepared, store.directory)._replace(
             opponent=event,
             thresholds=beginning.thresholds,
-            labels=beginning.labels,
         )
     )
 

@@ -86,7 +86,7 @@ class RunState:
         self.lanes, self.capped, self.reserve = lanes, capped, reserve
         names = [lane.name for lane in lanes]
         self.roster = Roster.of(names, (question.id for question in questions))
-        self.departures = Departures(names, frozenset(model for model, lane in enumerate(lanes) if lane.recorded))
+        self.departures = Departures(names, controller.plan.bench.recorded)
         self.trials = TrialTable(len(lanes))
         self.spent = SpentByModel(len(lanes))
         if alarms is not None:

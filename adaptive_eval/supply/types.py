@@ -45,8 +45,6 @@ class Lane:
     price: TrialPrice
     secrets: tuple[str, ...] = ()
     """Strings that no answer is stored with, in every form (`endpoints.redaction`)."""
-    recorded: bool = False
-    """Its outcomes are those of an earlier run, and it is never asked."""
 
     def seed(self, question: int, trial: int) -> int:
         """The seed of a trial."""

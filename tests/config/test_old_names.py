@@ -15,7 +15,8 @@ NOW: dict[str, Any] = {"name": "old", "questions": "q.jsonl", "grader": "math", 
 OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"seeds": "consecutive"}, {"trials": {"seeds": "consecutive"}}, "seeds is called trials.seeds now"),
     ({"sampling": {"seed": 5}}, {"seed": 5}, "sampling.seed is called seed now"),
-    ({"labels": "l.csv"}, {"report": {"labels": "l.csv"}}, "labels is called report.labels now"),
+    ({"labels": "l.csv"}, {}, "labels has no effect any more, remove it: `adaptive-eval label RUN --from FILE`"),
+    ({"report": {"labels": "l.csv"}}, {}, "report.labels has no effect any more, remove it"),
     (
         {"concurrency": {"concurrency": 7, "attempts": 2}},
         {"concurrency": {"in_flight": 7, "attempts": 2}},
@@ -87,14 +88,14 @@ def test_a_file_with_an_old_key_is_read_and_told_what_it_is_called_now(
 
 
 def test_an_old_key_beside_the_new_one_is_refused() -> None:
-    with pytest.warns(FutureWarning, match="seeds"), pytest.raises(ConfigError) as refused:
-        config_from_mapping({**NOW, "seeds": "hashed", "labels": "a.csv", "report": {"labels": "b.csv"}})
-    assert "labels is called report.labels now, which is given too; remove it" in str(refused.value)
+    with pytest.warns(FutureWarning, match="stop_on_alarm"), pytest.raises(ConfigError) as refused:
+        config_from_mapping({**NOW, "stop_on_alarm": "any", "seeds": "hashed", "trials": {"seeds": "consecutive"}})
+    assert "seeds is called trials.seeds now, which is given too; remove it" in str(refused.value)
 
 
 def test_a_section_that_is_none_is_told_as_such() -> None:
-    with pytest.warns(FutureWarning, match="labels"), pytest.raises(ConfigError, match="report must be a mapping"):
-        config_from_mapping({**NOW, "labels": "a.csv", "report": 3})
+    with pytest.warns(FutureWarning, match="seeds"), pytest.raises(ConfigError, match="trials must be a mapping"):
+        config_from_mapping({**NOW, "seeds": "hashed", "trials": 3})
 
 
 def test_a_stored_run_with_old_keys_is_read() -> None:
@@ -106,7 +107,7 @@ def test_a_stored_run_with_old_keys_is_read() -> None:
     sections = {"servers": servers, "stopping": {"rule": rule, "on_alarm": "any"}, "trials": trials}
     now = config_from_mapping({**NOW, "grader": grader, **sections})
     old = now.model_dump(mode="json")
-    old["seeds"], old["labels"] = old["trials"].pop("seeds"), old["report"].pop("labels")
+    old["seeds"], old["labels"], old["report"]["labels"] = old["trials"].pop("seeds"), None, None
     old["allocation"] = {key: old["trials"].pop(key) for key in ("policy", "lookahead")} | {"growth": 0.0}
     old["stopping"] |= {"rule": "optimal", "worth": 2.0, "threshold": None, "epsilon": None}
     old["stop_on_alarm"] = old["stopping"].pop("on_alarm")

@@ -158,7 +158,6 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is no field"),
         (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw may not stand beside several benchmarks"),
         (TWO + "report: {metrics: [pass@2]}\n", "report.metrics may not stand beside several benchmarks"),
-        (TWO + "report: {labels: l.csv}\n", "report.labels may not stand beside several benchmarks"),
         (TWO + "report: {by: [level]}\n", "report.by must be fields of the questions that are kept"),
         (TWO.replace("e.jsonl", "{world: coins}"), "has a world of the simulator, which serves one"),
         (

@@ -16,7 +16,7 @@ Rows are read one by one, each with its place; no more than a row is in memory.
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any, TypeVar
 
@@ -43,11 +43,24 @@ Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row]]
 PARQUET_MAGIC = b"PAR1"
 BOM = b"\xef\xbb\xbf"
-MOST_HEADER = 2**16
+HEAD, MOST_HEADER = 4096, 2**16
 BATCH = 64
 """Rows of a Parquet file that are in memory: a row may have a thousand answers."""
 SIGNED = frozenset({"seed", "completion_bpt", "prompt_bpt"})
 """Numbers of a table that may be negative."""
+
+
+def first_bytes(file: LogFile) -> bytes:
+    """The beginning of a file, by which its reader is chosen, without what comes before any text."""
+    with opened_file(file) as handle:
+        return handle.read(HEAD).removeprefix(BOM).lstrip()
+
+
+def table_rows(file: LogFile) -> Generator[tuple[str, Row]]:
+    """The rows of a table in any of the three formats."""
+    head = first_bytes(file)
+    read = parquet_rows if head.startswith(PARQUET_MAGIC) else json_rows if head.startswith(b"{") else csv_rows
+    yield from read(file)
 
 
 def json_rows(file: LogFile) -> Rows:

@@ -57,7 +57,7 @@ class PriorTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class LabelsTaken(Event):
-    """Labels of a file of the user's lie beside the run from now on."""
+    """Labels of a file lie beside the run from now on; versions wrote it whose configuration could name that file."""
 
     KIND: ClassVar[str] = "labels"
     labels: int = 0
