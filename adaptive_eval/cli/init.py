@@ -1,4 +1,4 @@
-"""`adaptive-eval init [FILE]`: a commented configuration to start from."""
+"""`adaptive-eval init [FILE]`: a commented configuration to start from, for a benchmark by its name too."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,20 +8,36 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.starter import starter
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.questions.benchmark import NamedBenchmark
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
+Benchmark = Annotated[
+    str | None,
+    typer.Option("--benchmark", help="One that `adaptive-eval benchmarks` lists.", metavar="NAME", show_default=False),
+]
 
 
-def init(file: File = Path("adaptive-eval.yaml"), force: Force = False) -> None:
+def init(file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, force: Force = False) -> None:
     """Write a commented configuration to start from."""
     with reported():
-        _write(file, force)
-    typer.echo(f"wrote {file}; fill in models and questions, then: adaptive-eval validate {file}")
+        _write(file, starter(_named(benchmark)), force)
+    missing = "models and questions" if benchmark is None else "models"
+    typer.echo(f"wrote {file}; fill in {missing}, then: adaptive-eval validate {file}")
 
 
-def _write(file: Path, force: bool) -> None:
-    text = starter()
+def _named(name: str | None) -> NamedBenchmark | None:
+    if name is None:
+        return None
+    from adaptive_eval.config.named_benchmarks import find_benchmark, named_benchmarks
+
+    found = find_benchmark(name, named_benchmarks(Path.cwd()))
+    if name.endswith(".yaml"):
+        raise ConfigError(f"{name} is a configuration already: adaptive-eval run {name}")
+    return found
+
+
+def _write(file: Path, text: str, force: bool) -> None:
     try:
         with file.open("w" if force else "x", encoding="utf-8") as target:
             target.write(text)

@@ -1,18 +1,22 @@
 """The configuration to start from: a file with comments, and in it what can be chosen, as the registry has it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from textwrap import wrap
 from typing import Any
 
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.questions.benchmark import NamedBenchmark
 
 COLUMN = 22
 """Where what is said of a rule begins."""
+WIDTH = 110
 
 
-def starter() -> str:
-    """The text of a first configuration."""
+def starter(benchmark: NamedBenchmark | None = None) -> str:
+    """The text of a first configuration: for questions in a file, or for a benchmark that has a name."""
     text = files("adaptive_eval.config").joinpath("starter.yaml").read_text(encoding="utf-8")
     lists = {
         "# @objectives": _whole("objective", "kind", OBJECTIVES),
@@ -21,7 +25,66 @@ def starter() -> str:
     }
     for mark, lines in lists.items():
         text = text.replace(mark, "\n".join(lines))
-    return text
+    return text if benchmark is None else _for_benchmark(text, benchmark)
+
+
+def _for_benchmark(text: str, benchmark: NamedBenchmark) -> str:
+    """The sections about questions, prompts and graders give way to the benchmark, which has them."""
+    package, _, task = benchmark.name.partition("/")
+    is_inspect = package != "lm_eval"
+    head, *sections = re.split(r"^(?=[a-z_]+:)", text, flags=re.MULTILINE)
+    about = [benchmark.about, *([] if benchmark.questions is None else [f"{benchmark.questions:,} questions"])]
+    told = _comment(". ".join(filter(None, [", ".join(about), benchmark.description])))
+    own = _inspect_sections(benchmark) if is_inspect else f"benchmark:\n  lm_eval: {task}{OPTIONS_OF_LM_EVAL}"
+    left_out = {"questions", "prompt", "grader", *(("sampling", "models") if is_inspect else ())}
+    kept = {one.partition(":")[0]: one for one in sections}
+    others = "".join(one for name, one in kept.items() if name not in {"seed", *left_out})
+    return f"{head}{kept['seed']}{told}{own}\n{others}"
+
+
+OPTIONS_OF_LM_EVAL = """
+  # num_fewshot: 8          # examples before each question; default: the task's own number
+  # limit: 200              # ask the first so many
+  # metric: exact_match     # what counts where the task has several; default: its first
+"""
+INSPECT_MODELS = """  # sandbox: docker         # another sandbox than the task's own
+  # roles: {grader: openai/gpt-x}      # other models that the task calls
+  # message_limit: 50       # a limit gives an answer, which is scored as it stands
+  # time_limit: 600
+
+# questions: {shuffle: true, limit: 100}   # some of the samples
+
+models:                     # what is ranked: two at least; named and configured as Inspect does
+  - {name: model-a, inspect: openai/model-a, config: {temperature: 0.6, max_tokens: 32768}}
+  - {name: model-b, inspect: vllm/model-b, args: {base_url: "http://localhost:8001/v1"}, concurrency: 32}
+
+# Scores between 0 and 1 need categories, in place of the rubric below:
+# rubric:
+#   categories:
+#     - {name: right, weight: 1, when: {score: 1.0}}
+#     - {name: in part, weight: 0.5, when: {score: {above: 0}}}
+#     - {name: wrong, weight: 0}
+"""
+
+
+def _inspect_sections(benchmark: NamedBenchmark) -> str:
+    lines = ["benchmark:", f"  inspect: {benchmark.name}"]
+    if benchmark.args:
+        args = ", ".join(f"{name}: {value}" for name, value in benchmark.args.items())
+        lines += [f"  # args: {{}}{'':<16}# of the task, and their defaults in Python:"]
+        lines += (f"  #   {line}" for line in wrap(args, WIDTH))
+    if len(benchmark.scorers) > 1:
+        lines.append(f"  scorer: {benchmark.scorers[0]:<18}# the one that counts, of {', '.join(benchmark.scorers)}")
+    else:
+        known = benchmark.scorers[0] if benchmark.scorers else "match"
+        lines.append(f"  # scorer: {known:<16}# the one that counts, where the task has several")
+    if benchmark.sandbox not in (None, "no"):
+        lines.append(f"  # The task needs a sandbox for its {benchmark.sandbox}.")
+    return "\n".join([*lines, INSPECT_MODELS])
+
+
+def _comment(text: str) -> str:
+    return "".join(f"# {line}\n" for line in wrap(text, WIDTH))
 
 
 def _choices(entries: Mapping[str, Entry[Any]]) -> Iterator[str]:

@@ -10,14 +10,17 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError, Unavailable
+from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.types import InspectModel, SampleRequest, Setup
-from adaptive_eval.questions.benchmark import BenchmarkConfig
+from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
+from adaptive_eval.questions.readers import hub_answers
 
 BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
 """The child imports what this process would, but not its main module."""
@@ -63,7 +66,7 @@ def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str
             input=_line(setup),
             capture_output=True,
             cwd=folder,
-            env=_quiet(environment),
+            env=_environment(benchmark.inspect, folder, environment),
             timeout=LIST_SECONDS,
             start_new_session=True,
         )
@@ -72,7 +75,10 @@ def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str
     told = _message(done.stdout)
     if "rows" not in told:
         why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
-        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} cannot be loaded: {why}")
+        known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
+        near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
+        hub = "; the Hugging Face hub cannot be reached" if _lacks_the_hub(benchmark.inspect, folder) else ""
+        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} cannot be loaded: {why}{hub}{near}")
     _require_scorer(benchmark, told["scorers"])
     return ListedTask(told["rows"], told["scorers"])
 
@@ -155,7 +161,7 @@ class InspectProcess:
                 stdout=PIPE,
                 stderr=errors,
                 cwd=self._folder,
-                env=_quiet(self._environment),
+                env=_environment(self._setup["task"]["inspect"], self._folder, self._environment),
                 limit=LONGEST_LINE,
                 start_new_session=True,  # a signal from the terminal is for this process alone
             )
@@ -200,8 +206,23 @@ def _command() -> list[str]:
     return [sys.executable, "-c", BOOT, *paths]
 
 
-def _quiet(environment: Mapping[str, str]) -> dict[str, str]:
-    return {**environment, "INSPECT_DISPLAY": "none"}
+def _environment(task: str, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of Inspect; it looks in the cache alone where the hub that has the data does not answer."""
+    offline = {"HF_HUB_OFFLINE": "1"} if _lacks_the_hub(task, folder) else {}
+    return {**environment, "INSPECT_DISPLAY": "none", **offline}
+
+
+@cache
+def _lacks_the_hub(task: str, folder: Path) -> bool:
+    name = Path(task).name if "@" in task else task
+    needs_hub = any(one.needs_hub for one in _known_tasks(task, folder) if one.name == name)
+    return needs_hub and find_spec("huggingface_hub") is not None and not hub_answers()
+
+
+def _known_tasks(task: str, folder: Path) -> list[NamedBenchmark]:
+    """The tasks of the same package, or of files in the same folder."""
+    file, _, is_named = task.partition("@")
+    return list(tasks_in((folder / file).parent) if is_named else installed_tasks(task.partition("/")[0]))
 
 
 def _line(value: object) -> bytes:

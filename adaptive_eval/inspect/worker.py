@@ -276,7 +276,8 @@ def main() -> None:
         else:
             say(listed(load_task(setup["task"])))
     except Exception as error:  # the task is the user's: whatever it raises is for its author to read
-        say({"problem": f"{type(error).__name__}: {getattr(error, 'message', None) or error}"})
+        causes = [error] if error.__cause__ is None else [error, error.__cause__]
+        say({"problem": "; ".join(f"{type(one).__name__}: {getattr(one, 'message', None) or one}" for one in causes)})
         raise
 
 

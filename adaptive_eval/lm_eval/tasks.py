@@ -14,6 +14,9 @@ from typing import Any
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.answer_text import final_text
 from adaptive_eval.imports import load_extra
+from adaptive_eval.lm_eval.installed import LOCAL, installed_tasks
+from adaptive_eval.questions.benchmark import near_names
+from adaptive_eval.questions.readers import use_cache_without_hub
 from adaptive_eval.questions.types import Question
 
 FEW_SHOT_SEED = 1234
@@ -29,6 +32,8 @@ def load_task(task: str, num_fewshot: int | None, include_path: str | None) -> A
     manager = _manager(harness, task, include_path)
     if task not in manager.all_subtasks:
         raise ConfigError(f"lm_eval: there is no task {task!r}{_members(manager, task)}")
+    if manager.task_index[task].cfg.get("dataset_path") not in LOCAL:
+        use_cache_without_hub()
     try:
         found = manager.load([task])["tasks"][task]
     except Exception as error:  # data sets, templates and code of tasks raise errors of many libraries
@@ -59,7 +64,8 @@ def _members(manager: Any, name: str) -> str:
     """What to write instead: the tasks of a group, or where names are listed."""
     if name in manager.all_groups or name in manager.all_tags:
         return ", but a group of that name: name one of its tasks"
-    return "; `lm_eval ls tasks` lists them, and include_path names a folder of your own"
+    near = near_names(name, [one.name.removeprefix("lm_eval/") for one in installed_tasks()])
+    return f"{near}; `adaptive-eval benchmarks WORD` lists them, and include_path names a folder of your own"
 
 
 def rows(

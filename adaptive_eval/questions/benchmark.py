@@ -1,11 +1,65 @@
 """The section `benchmark` of the configuration: a task of Inspect, or one of lm-evaluation-harness."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.metadata import Distribution
 from typing import Any
 
 from pydantic import Field
 
 from adaptive_eval.sections import Price, Section
+
+NEAR = 4
+"""Names that are offered for one that is misspelt."""
+
+
+@dataclass(frozen=True)
+class NamedBenchmark:
+    """A benchmark that can be run by its name, as far as it is known without running its code."""
+
+    name: str
+    """What `init --benchmark` takes: inspect_evals/gpqa_diamond, lm_eval/gsm8k_cot, my_task.py@sums, or a file."""
+    source: str
+    """The package and its version, or the folder."""
+    about: str
+    """One line."""
+    description: str = ""
+    questions: int | None = None
+    """None if its package does not say."""
+    licence: str | None = None
+    """The licence of the package. Its data may have another, which packages do not say."""
+    scorers: tuple[str, ...] = ()
+    """What grades; empty if that cannot be read."""
+    sandbox: str | None = None
+    """What needs a sandbox (solver, scorer), or no; None if that cannot be read."""
+    needs_hub: bool = False
+    """Its data come from the Hugging Face hub."""
+    args: Mapping[str, str] = field(default_factory=dict)
+    """Arguments of a task of Inspect, with their defaults."""
+
+
+def licence_of(package: Distribution | None) -> str | None:
+    """The licence of a package as its metadata has it; None if they do not say."""
+    for key in ("License-Expression", "License"):
+        if package is not None and key in package.metadata:
+            return package.metadata[key].partition("\n")[0]
+    return None
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """A clause with the known names that are like this one; what stands before their last part may be missing."""
+    names = {one: _last_part(one) for one in known}
+    asked, by_last_part = _last_part(name), {last: one for one, last in reversed(names.items())}
+    near = [one for one, last in names.items() if last.startswith(asked)][:NEAR]
+    near += [by_last_part[last] for last in get_close_matches(asked, by_last_part, NEAR)]
+    told = list(dict.fromkeys(near))[:NEAR]
+    return f"; did you mean {' or '.join(told)}?" if told else ""
+
+
+def _last_part(name: str) -> str:
+    return re.split("[@/]", name)[-1]
 
 
 class BenchmarkConfig(Section):

@@ -19,6 +19,7 @@ from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 """Separators in files that are called CSV and are not."""
+HUB = "Hugging Face data sets"
 HUB_SECONDS = 10.0
 """So long the hub may take to say that it is there."""
 
@@ -176,8 +177,8 @@ def _parquet(path: Path) -> Iterator[FileRow]:
 
 
 def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
-    datasets = load_extra("datasets", "hf", "Hugging Face data sets")
-    _look_in_the_cache_alone_without_hub(load_extra("huggingface_hub", "hf", "Hugging Face data sets"), datasets)
+    datasets = load_extra("datasets", "hf", HUB)
+    use_cache_without_hub()
     try:
         table = datasets.load_dataset(config.dataset, name=config.subset, split=config.split, revision=config.revision)
     except Exception as error:  # the library raises errors of many libraries; each of them means: no questions
@@ -186,12 +187,21 @@ def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
         yield FileRow(f"row {number}", fields)
 
 
-def _look_in_the_cache_alone_without_hub(hub: Any, datasets: Any) -> None:
-    """Where the hub cannot be reached, its library would try again for half a minute before it looks in its cache."""
+def use_cache_without_hub() -> None:
+    """Have data sets looked for in the cache alone if the hub does not answer; else half a minute would be lost."""
+    if not hub_answers():
+        hub, datasets = load_extra("huggingface_hub", "hf", HUB), load_extra("datasets", "hf", HUB)
+        hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+
+
+def hub_answers() -> bool:
+    """Whether the Hugging Face hub can be reached."""
+    hub = load_extra("huggingface_hub", "hf", HUB)
     try:
         hub.get_session().head(hub.constants.ENDPOINT, timeout=HUB_SECONDS)
     except Exception:  # of whatever client the library has
-        hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        return False
+    return True
 
 
 def _function(name: str, options: Mapping[str, Any], folder: Path) -> Iterator[FileRow]:

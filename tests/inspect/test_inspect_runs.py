@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -300,6 +301,38 @@ def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.Monk
     results = json.loads((site.folder / "runs" / "exactly" / "results.json").read_text())
     assert [row["name"] for row in results["models"]] == ["scripted/p95", "scripted/p10"]
     assert results["cost"]["trials"] <= 30
+
+
+@pytest.mark.slow
+def test_a_task_of_an_installed_package_is_found_by_name_written_run_and_listed_with_its_tokens(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = site.folder / "site-packages"
+    for folder in (package := place / "own_evals", metadata := place / "own_evals-1.0.dist-info"):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    shutil.copy(OWN, package / "_registry.py")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own_evals\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[inspect_ai]\nown_evals = own_evals._registry\n")
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.chdir(site.folder)
+    invoke = CliRunner().invoke
+    assert invoke(app, ["init", "own.yaml", "--benchmark", "own_evals/exactly"]).exit_code == 0
+    written = (site.folder / "own.yaml").read_text()
+    for name, skill in (("openai/model-a", "p95"), ("vllm/model-b", "p10")):
+        written = written.replace(f"inspect: {name}", f"inspect: scripted/{skill}")
+    written = re.sub(r", (config|args): \{.*?\}", "", written)
+    (site.folder / "own.yaml").write_text(written)
+    validated = invoke(app, ["validate", "own.yaml"])
+    assert validated.exit_code == 0 and "2 models, 2 questions" in validated.output, validated.output
+    ended = invoke(app, ["run", "own.yaml", "--set", "trials.max=6", "--set", "stopping.on_alarm=never"])
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    rows = {row["name"]: row for row in json.loads(invoke(app, ["benchmarks", "--json", "own_evals"]).output)}
+    assert rows["own_evals/exactly"]["tokens_per_trial"] == 10.0
+    assert rows["own_evals/judged"]["tokens_per_trial"] is None
+    misspelt = invoke(app, ["run", "own_evals/exactely", "--model", "scripted/p1", "--model", "scripted/p2"])
+    assert misspelt.exit_code == ExitCode.CONFIGURATION
+    assert "did you mean own_evals/exactly?" in misspelt.output, misspelt.output
 
 
 @pytest.mark.slow

@@ -1,0 +1,120 @@
+"""`adaptive-eval benchmarks [WORD]`: what can be run by name."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from textwrap import fill, shorten
+from typing import Annotated, Any
+
+import typer
+
+from adaptive_eval.cli.shared import reported
+from adaptive_eval.config.named_benchmarks import PACKAGES, named_benchmarks
+from adaptive_eval.errors import AdaptiveEvalError, ConfigError
+from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
+from adaptive_eval.record.lines import safe_line, several
+
+Word = Annotated[
+    str | None, typer.Argument(help="Only those that have it in their name or description.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Everything that is known, as a JSON list.")]
+Runs = Annotated[Path, typer.Option("--runs", help="Runs that tell what a trial took.", metavar="FOLDER")]
+MANY = 500
+"""A source with more is counted, unless a word says which of its benchmarks are meant."""
+WIDEST = 100
+UNKNOWN = "unknown"
+
+
+def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("runs")) -> None:
+    """List the benchmarks that can be run by name, in installed packages and in this folder.
+
+    The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run. What its files do
+    not say is unknown.
+    """
+    with reported():
+        known = named_benchmarks(Path.cwd())
+        found = [one for one in known if word is None or _is_about(one, word.lower())]
+        if word is not None and not found:
+            near = near_names(word, [one.name for one in known])
+            raise ConfigError(f"no benchmark here has {word!r} in its name or description{near}")
+        tokens = _tokens_of_trials(runs)
+        if as_json:
+            rows = [{**asdict(one), "tokens_per_trial": tokens.get(one.name)} for one in found]
+            typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+            return
+        width = min(shutil.get_terminal_size().columns, WIDEST)
+        sizes = Counter(one.source for one in found)
+        for source, size in sizes.items():
+            typer.echo(fill(f"{source}: {several(size, 'benchmark')}{_licence(found, source)}", width))
+            if size > MANY:
+                typer.echo("  too many to list: give a word, as in `adaptive-eval benchmarks math`")
+            for one in found if size <= MANY else ():
+                if one.source == source:
+                    typer.echo(_lines(one, tokens.get(one.name), width, whole=len(found) == 1))
+            typer.echo()
+        missing = [how for package, how in PACKAGES.items() if not any(one.name.startswith(package) for one in known)]
+        for how in missing if word is None else ():
+            typer.echo(f"More: {how}")
+
+
+def _is_about(one: NamedBenchmark, word: str) -> bool:
+    return any(word in text.lower() for text in (one.name, one.about, one.description))
+
+
+def _licence(found: Iterable[NamedBenchmark], source: str) -> str:
+    licence = next((one.licence for one in found if one.source == source and one.licence), None)
+    return "" if licence is None else f"; licence of the package {licence}, of its data {UNKNOWN}"
+
+
+def _lines(one: NamedBenchmark, tokens: float | None, width: int, *, whole: bool) -> str:
+    """The name with facts, and below it a line on what it is, or the whole description."""
+    facts = [
+        f"questions {UNKNOWN}" if one.questions is None else several(one.questions, "question"),
+        f"scorer {' or '.join(one.scorers) or UNKNOWN}",
+        "no sandbox" if one.sandbox == "no" else f"sandbox for {one.sandbox}" if one.sandbox else "sandbox unknown",
+    ]
+    facts += ["data from the Hugging Face hub"] if one.needs_hub and whole else []
+    facts += [] if tokens is None else [f"{tokens:,.0f} tokens a trial"]
+    about = one.about if not whole or not one.description else f"{one.about}. {one.description}"
+    line = fill(safe_line(f"{one.name}: {', '.join(facts)}", 1000), width, subsequent_indent="    ")
+    wide = width - 4
+    told = fill(safe_line(about, 4000), wide) if whole else shorten(safe_line(about, 1000), wide, placeholder=" ...")
+    return "\n".join([line, *(f"    {part}" for part in told.split("\n"))])
+
+
+# -- what runs took --------------------------------------------------------------------------------------------------
+
+
+def _tokens_of_trials(folder: Path) -> Mapping[str, float]:
+    """Tokens of a trial by benchmark, over the stored runs of a folder."""
+    from adaptive_eval.record.results_file import read_results
+    from adaptive_eval.store import RunReader
+    from adaptive_eval.store.whereabouts import runs_in
+
+    tokens: Counter[str] = Counter()
+    trials: Counter[str] = Counter()
+    for run in runs_in(folder).values():
+        try:
+            with RunReader.intact(run) as reader:
+                name = _benchmark_of(reader.header().configuration)
+            results = read_results(run, rows=False)
+        except AdaptiveEvalError:
+            continue
+        if name is not None and results is not None:
+            tokens[name] += results.cost.tokens
+            trials[name] += results.cost.trials
+    return {name: tokens[name] / trials[name] for name in trials if trials[name]}
+
+
+def _benchmark_of(configuration: Mapping[str, Any]) -> str | None:
+    """The name under which the benchmark of a stored run is listed."""
+    from adaptive_eval.config.normalise import LM_EVAL
+
+    questions = configuration.get("questions") or {}
+    if str(questions.get("function", "")).startswith(LM_EVAL):
+        return f"lm_eval/{questions['options']['task']}"
+    task = (configuration.get("benchmark") or {}).get("inspect")
+    return None if task is None else Path(task).name if "@" in task else str(task)

@@ -1,0 +1,53 @@
+"""Benchmarks that can be run by name: tasks of installed packages and of files here, and configurations."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
+
+CONFIGURATIONS = (".", "configs")
+_MODELS = re.compile(r"^models:", re.MULTILINE)
+_GRADER = re.compile(r"^grader:\s*(?:\{?\s*kind:\s*)?(\w+)", re.MULTILINE)
+PACKAGES = {
+    "inspect_evals": "pip install 'adaptive-eval[inspect]' inspect_evals",
+    "lm_eval": "pip install 'adaptive-eval[lm-eval]'",
+}
+"""How to install what has benchmarks."""
+
+
+def named_benchmarks(folder: Path) -> list[NamedBenchmark]:
+    """All that can be run by name from a folder."""
+    # extras, which are imported where they are asked for
+    from adaptive_eval.inspect.installed import installed_tasks, tasks_in
+    from adaptive_eval.lm_eval.installed import installed_tasks as tasks_of_lm_eval
+
+    return [*_configurations(folder), *tasks_in(folder), *installed_tasks(), *tasks_of_lm_eval()]
+
+
+def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
+    """Files with models and questions, in the folder and in `configs` beside it; their comments say what they are."""
+    for file in (found for place in CONFIGURATIONS for found in sorted((folder / place).glob("*.yaml"))):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        if _MODELS.search(text):
+            name = file.relative_to(folder).as_posix()
+            about = text.partition("\n")[0].lstrip("# ").strip() if text.startswith("#") else name
+            scorers = tuple(_GRADER.findall(text)[:1])
+            yield NamedBenchmark(name, "configurations here", about, scorers=scorers)
+
+
+def find_benchmark(name: str, known: Iterable[NamedBenchmark]) -> NamedBenchmark:
+    """The benchmark of this name; raises `ConfigError` with names that are near."""
+    by_name = {one.name: one for one in known}
+    if name in by_name:
+        return by_name[name]
+    package, _, task = name.partition("/")
+    if task and not any(one.startswith(f"{package}/") for one in by_name):
+        to_install = PACKAGES.get(package, f"pip install {package}")
+        raise ConfigError(f"there is no benchmark {name!r}: no package {package} with tasks is installed; {to_install}")
+    near = near_names(name, by_name)
+    raise ConfigError(f"there is no benchmark {name!r} here{near or '.'} `adaptive-eval benchmarks` lists all")
