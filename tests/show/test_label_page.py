@@ -23,6 +23,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.labels import read_labels
+from adaptive_eval.show.page.documents import label_assets, label_page
 from adaptive_eval.show.serve.http1 import PageRequest, PageResponse
 from adaptive_eval.show.serve.labelling import LabellingSite
 
@@ -176,3 +177,55 @@ def test_by_keyboard_in_a_browser(site: Site, tabs: Tabs) -> None:
         page.wait_for_selector("text=you can close this page")
         process.communicate(timeout=HANGS)
     assert list(read_labels(run).values()) == ["correct", "correct"]
+
+
+FORMULAS = {
+    r"$\frac{1}{2}$": "mfrac",
+    r"\(\sqrt[3]{x_1^2}\)": "mroot",
+    r"\[\boxed{\frac{\pi}{4}}\]": "mrow.boxed",
+    r"$$\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$$": "mtable",
+    r"$x_{ij}^{2n}$": "msubsup",
+    r"$a \le b \text{ if } c \ne 0$": "mtext",
+    r"\(f'(x) = \sin(\alpha + 1.5)\)": "mn",
+}
+KEPT = (
+    r"$\href{javascript:alert(1)}{x}$",
+    r"$\text{<img src=x onerror=alert(1)>}",
+    r"$\frac{1}$",
+    r"$x^2^3$",
+    r"$\begin{pmatrix} 1 \end{bmatrix}$",
+    "$" + 40 * "{" + "x" + 40 * "}" + "$",
+    "costs $5 and $6, a $ b $",
+    r"\boxed{311}",
+)
+"""Texts that stay as they are: not understood, or no formulas."""
+
+
+@pytest.mark.browser
+def test_formulas_are_drawn_and_what_is_not_understood_stays(tabs: Tabs) -> None:
+    texts = [*FORMULAS, *KEPT, r"$\text{<b>}$", "$" + 1000 * "{" + "$"]
+    state = {"over": False, "place": 1, "number": 1, "given": None, "fields": []}
+    state["texts"] = [{"name": str(number), "text": f"so {text} ."} for number, text in enumerate(texts)]
+    page = tabs.open()
+    pages = {"now": json.dumps(state)} | {f"assets/{name}": text for name, (_, text) in label_assets().items()}
+    page.route(
+        "http://label.test/**",
+        lambda route: route.fulfill(
+            body=pages.get(urlsplit(route.request.url).path[1:], label_page()),
+            content_type={"": "text/html"}.get(urlsplit(route.request.url).path[1:], "")
+            or label_assets().get(urlsplit(route.request.url).path[8:], ("application/json",))[0],
+        ),
+    )
+    page.goto("http://label.test/")
+    page.wait_for_selector("#page pre")
+    shown = page.locator("#page pre")
+    for number, tag in enumerate(FORMULAS.values()):
+        assert shown.nth(number).locator(f"math {tag}").count() >= 1, texts[number]
+        box = shown.nth(number).locator("math").bounding_box()
+        assert box is not None and box["width"] > 5 and box["height"] > 5
+        assert shown.nth(number).locator("math").get_attribute("title") == texts[number]
+    for number, text in enumerate(KEPT, len(FORMULAS)):
+        assert shown.nth(number).locator("math").count() == 0, text
+        assert shown.nth(number).text_content() == f"so {text} ."
+    assert shown.nth(len(FORMULAS) + len(KEPT)).locator("mtext").text_content() == "<b>"
+    assert page.locator("#page img, #page b, #page a, #page [href]").count() == 0 and tabs.complaints == []

@@ -4,6 +4,7 @@
 /** @typedef {Record<string, any>} Attributes */
 
 const SVG = "http://www.w3.org/2000/svg";
+const MATHML = "http://www.w3.org/1998/Math/MathML";
 const KEPT = new Set(["open", "data-more"]); // what the reader has done: unfolded, scrolled
 
 /**
@@ -23,6 +24,11 @@ export function h(tag, attributes, ...children) {
  */
 export function s(tag, attributes, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** A MathML element. @param {string} tag @param {Attributes | null} attributes @param {...Child} children */
+export function m(tag, attributes, ...children) {
+  return filled(document.createElementNS(MATHML, tag), attributes, children);
 }
 
 /** @template {Element} E @param {E} node @param {Attributes | null} attributes @param {Child[]} children */

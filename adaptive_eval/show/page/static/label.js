@@ -1,6 +1,7 @@
 // The page to label answers on: one at a time, by keyboard, without a word of whose they are.
 
 import { h } from "./dom.js";
+import { withFormulas } from "./latex.js";
 import { messageOf } from "./text.js";
 
 /** @typedef {{name: string, levels: string[]}} FieldShown */
@@ -47,7 +48,9 @@ function openLabels(page) {
       );
       return;
     }
-    const texts = state.texts.map((one) => h("section", null, h("h2", null, one.name), h("pre", null, one.text)));
+    const texts = state.texts.map((one) =>
+      h("section", null, h("h2", null, one.name), h("pre", null, withFormulas(one.text))),
+    );
     show(heading(`${state.place} of ${state.number}`), ...texts, choices(state, said));
   }
 
