@@ -98,7 +98,7 @@ def import_(
         request = ImportRequest(
             files=files,
             to=to,
-            config=None if config is None else _without_opponent(load_config(config)),
+            config=None if config is None else _require_no_opponent(load_config(config)),
             grader=grader,
             weights=None if weights is None else _numbers(weights),
             scorer=scorer,
@@ -109,7 +109,7 @@ def import_(
         )
         with Progress(1.0) as progress:
             done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))
-        for line in _lines(done, config, finished):
+        for line in _report_lines(done, config, finished):
             typer.echo(line)
 
 
@@ -127,18 +127,18 @@ def _numbers(text: str) -> tuple[float, ...]:
     return numbers
 
 
-def _lines(done: ImportResult, config: Path | None, finished: bool) -> Iterator[str]:
+def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> Iterator[str]:
     gathering = done.gathering
     models, questions = len(gathering.models), len({key for _, key in gathering.trials})
     yield f"{several(done.trials, 'trial')} of {several(models, 'model')} on {several(questions, 'question')}"
-    yield from _left(done)
+    yield from _import_notes(done)
     if done.results is not None:
         yield ""
         yield from findings(done.results, None, done.path)
     else:
         yield "no look yet: every model lacks trials that the first look needs (trials.min of each question); run it"
     if done.compared.grader is None:
-        yield from _without_grader(done, done.compared, config)
+        yield from _missing_grader_note(done, done.compared, config)
     elif config is not None:
         yield f"for more  adaptive-eval run {config} --run-dir {done.path}"
     elif done.runnable and not finished:
@@ -146,7 +146,7 @@ def _lines(done: ImportResult, config: Path | None, finished: bool) -> Iterator[
         yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
 
 
-def _without_grader(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
+def _missing_grader_note(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how it goes on all the same."""
     assert compared.agreement is not None
     yield f"grades    {compared.agreement.words}, for example"
@@ -157,8 +157,8 @@ def _without_grader(done: ImportResult, compared: GraderComparison, config: Path
     yield f"          or all are graded by another one: adaptive-eval regrade {done.path} --config {file}"
 
 
-def _left(done: ImportResult) -> Iterator[str]:
-    """What is not in the run, and what a reader should know of what is."""
+def _import_notes(done: ImportResult) -> Iterator[str]:
+    """Notes on trials that are not in the run, and on those that are."""
     gathering = done.gathering
     for model, reasons in gathering.missing.items():
         most = sorted(reasons.items(), key=lambda item: -item[1])[:SHOWN_REASONS]
@@ -172,7 +172,7 @@ def _left(done: ImportResult) -> Iterator[str]:
         yield f"warning   {gathering.put_differently} records have another prompt than the first of their question"
 
 
-def _without_opponent(config: RunConfig) -> RunConfig:
+def _require_no_opponent(config: RunConfig) -> RunConfig:
     """The configuration, whose judge does not compare with answers that only a run of it asks for."""
     if (against := answers_of_model(config.grader)) is not None:
         raise ConfigError(

@@ -27,7 +27,7 @@ _CAPS = {"usd": "usd", "tokens": "tokens", "trials": "trials", "h": "wall_time"}
 
 
 class TaskOptions(NamedTuple):
-    """What the command line says of a run of a task of Inspect."""
+    """Options of the command line for a run of an Inspect task."""
 
     models: Sequence[str] = ()
     args: Sequence[str] = ()

@@ -88,8 +88,8 @@ def _title(prepared: PreparedRun) -> str:
 
 
 def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
-    """At caps that do not bear the first round, at stored trials of this run, which could be the pilot, and at asking
-    some of very many questions."""
+    """Hints: at caps that do not bear the first round, at stored trials of this run, which could be the pilot, and at
+    asking some of very many questions."""
     yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
     if request.pilot is None and holds_ledger(directory):

@@ -82,7 +82,7 @@ def replay(
         if runs > 1:
             code = _many(prepared, directory, range(seed or 0, (seed or 0) + runs))
         else:
-            code = _one(prepared, directory, seed)
+            code = _replay_once(prepared, directory, seed)
     raise typer.Exit(code)
 
 
@@ -98,7 +98,7 @@ def _directory(output: Path | None, name: str) -> Path:
     return directory
 
 
-def _one(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
+def _replay_once(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
     plan = prepared.plan
     with Progress(plan.bench.models * plan.bench.questions * plan.trials.max) as progress:
         performed = perform_replay(prepared, seed, _shown(progress))

@@ -105,7 +105,7 @@ def run(
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
-        command = _command(config, run_dir, [*options.words, *_as_options(overrides or ())], ray)
+        command = _resume_command(config, run_dir, [*options.words, *_set_options(overrides or ())], ray)
         with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
@@ -136,7 +136,7 @@ def _announce_regraded(directory: Path) -> None:
 
 
 def _places(address: str | None, config: RunConfig) -> Mapping[str, Health] | None:
-    """What a cluster has for the models, where it is asked for."""
+    """Places that a cluster has for the models, if it is asked for."""
     if address is None:
         return None
     # imported here: it needs an extra, and nobody else pays for it
@@ -179,12 +179,12 @@ def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
         yield Watchers(shown, served)
 
 
-def _as_options(overrides: Sequence[str]) -> list[str]:
+def _set_options(overrides: Sequence[str]) -> list[str]:
     return [word for override in overrides for word in ("--set", override)]
 
 
-def _command(config: Path, run_dir: Path | None, options: Sequence[str], ray: str | None) -> str:
-    """What a person types to continue: the same again, without --fresh."""
+def _resume_command(config: Path, run_dir: Path | None, options: Sequence[str], ray: str | None) -> str:
+    """The command that continues the run: the same again, without --fresh."""
     words = ["adaptive-eval", "run", str(config), *options]
     words += ["--run-dir", str(run_dir)] if run_dir is not None else []
     words += ["--ray", ray] if ray is not None else []

@@ -14,7 +14,7 @@ from adaptive_eval.questions.types import QuestionsConfig
 Parts = tuple[BenchmarkPart, ...]
 
 
-def benchmarks_have_their_names(benchmarks: Parts, questions: QuestionsConfig | None = None) -> Iterator[Problem]:
+def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None = None) -> Iterator[Problem]:
     """Names differ, and questions of several benchmarks come from there."""
     names = [one.name for one in benchmarks]
     for number, name in enumerate(names):
@@ -26,7 +26,7 @@ def benchmarks_have_their_names(benchmarks: Parts, questions: QuestionsConfig | 
         yield Problem(("questions", "benchmarks"), "is filled in by `benchmarks`, and there is none", mend)
 
 
-def gates_have_a_whole(
+def check_gates(
     benchmarks: Parts, objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
 ) -> Iterator[Problem]:
     """A benchmark has a gate of its own where there is one of all, whose error they share."""
@@ -46,7 +46,7 @@ def gates_have_a_whole(
             yield Problem(path, "may not stand beside coupled seeds", "remove trials.seeds, or the gate")
 
 
-def templates_fit_their_benchmark(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
+def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
     """Each template has fields of the questions that it is for."""
     for number, part in enumerate(benchmarks):
         own = questions.benchmarks.get(part.name)
@@ -56,7 +56,7 @@ def templates_fit_their_benchmark(benchmarks: Parts, models: Models, questions: 
             yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is no field", problem)
 
 
-def groups_are_fields(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:
+def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:
     """Scores are broken down by fields that are kept, of questions that all have trials."""
     each = [own.fields.metadata for own in (questions.benchmarks.values() if questions.benchmarks else (questions,))]
     for name in report.by:
@@ -68,7 +68,7 @@ def groups_are_fields(report: ReportConfig, questions: QuestionsConfig, trials: 
         yield Problem(("report", "by"), rule, "remove it, or trials.draw")
 
 
-def questions_weigh_alike(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
+def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
     """What has no formula for questions of unequal weight is refused."""
     rule = "may not stand beside several benchmarks: it is about questions that weigh alike"
     given = (

@@ -11,11 +11,11 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.config.benchmark_checks import (
-    benchmarks_have_their_names,
-    gates_have_a_whole,
-    groups_are_fields,
-    questions_weigh_alike,
-    templates_fit_their_benchmark,
+    check_benchmark_names,
+    check_gates,
+    check_groups,
+    check_question_weights,
+    check_templates,
 )
 from adaptive_eval.config.coupled import coupled_problems
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
@@ -26,15 +26,15 @@ from adaptive_eval.config.drawn import (
     drawn_rubric_problems,
 )
 from adaptive_eval.config.grading_checks import (
-    answers_are_there,
-    asked_grader_can_be_counted,
-    judge_has_what_it_goes_by,
-    metrics_are_of_right_and_wrong,
-    prior_has_its_categories,
-    recorded_outcomes_have_their_meaning,
-    rubric_has_its_signals,
+    check_answer_keys_given,
+    check_asked_grader_cost,
+    check_judge_inputs,
+    check_metrics_binary,
+    check_prior_categories,
+    check_recorded_outcomes,
+    check_rubric_signals,
 )
-from adaptive_eval.config.inspect_checks import benchmark_is_whole, only_a_benchmark_is_asked
+from adaptive_eval.config.inspect_checks import check_inspect_benchmark, check_only_benchmark_asked
 from adaptive_eval.config.listed_models import Models, asked_models, valid_models
 from adaptive_eval.config.opponent import (
     opponent_objective_problems,
@@ -224,7 +224,7 @@ def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
 
 
-def _one_server_a_model(models: Models) -> Iterator[Problem]:
+def _check_own_servers(models: Models) -> Iterator[Problem]:
     for number, model in asked_models(models):
         if model.launch is not None and model.simulate:
             rule, mend = "is not for a model that the simulator serves", "remove it, or simulate"
@@ -255,33 +255,33 @@ def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
 
 CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _some_models_are_asked,
-    metrics_are_of_right_and_wrong,
+    check_metrics_binary,
     _recorded_models_have_no_servers,
-    recorded_outcomes_have_their_meaning,
+    check_recorded_outcomes,
     _enough_models,
     _objective_names_models,
     _rules_fit_objective,
     _options_are_for_built_ins,
     _values_lie_on_the_scale,
     _templates_name_fields,
-    rubric_has_its_signals,
+    check_rubric_signals,
     _budget_can_be_counted,
-    asked_grader_can_be_counted,
-    judge_has_what_it_goes_by,
-    prior_has_its_categories,
+    check_asked_grader_cost,
+    check_judge_inputs,
+    check_prior_categories,
     _prior_is_used,
     _simulation_is_whole,
-    _one_server_a_model,
-    benchmark_is_whole,
-    only_a_benchmark_is_asked,
-    benchmarks_have_their_names,
-    gates_have_a_whole,
-    templates_fit_their_benchmark,
-    questions_weigh_alike,
-    groups_are_fields,
+    _check_own_servers,
+    check_inspect_benchmark,
+    check_only_benchmark_asked,
+    check_benchmark_names,
+    check_gates,
+    check_templates,
+    check_question_weights,
+    check_groups,
     _world_is_known,
     coupled_problems,
-    answers_are_there,
+    check_answer_keys_given,
     drawn_problems,
     drawn_questions_problems,
     drawn_beginning_problems,

@@ -40,7 +40,7 @@ def _compared(options: Mapping[str, object], names: Sequence[str]) -> Iterator[t
 
 
 def _why(one: ModelConfig, other: ModelConfig) -> str:
-    """What stands in the way; nothing where nothing is known to."""
+    """Obstacles to it; none if none is known."""
     for model in (one, other):
         if model.batch is not None and model.batch.kind == WITHOUT_SEEDS:
             return f"the batch service of {model.name} takes none"

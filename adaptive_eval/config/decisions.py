@@ -28,7 +28,7 @@ from adaptive_eval.sections import Count, PlugIn, Seconds, Section, Share, StopO
 Entries = Mapping[str, Entry[Any]]
 
 
-def _two_models_each(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _check_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     if same := [one for one, other in pairs if one == other]:
         raise refuse(f"may not compare {same[0]!r} with itself", "name two models")
     if len({frozenset(pair) for pair in pairs}) < len(pairs):
@@ -43,7 +43,7 @@ OPTION_TYPES: Mapping[OptionType, Any] = {
     "score": Share,
     "models": Annotated[int, Field(ge=1)],
     "model": str,
-    "pairs": Annotated[tuple[tuple[str, str], ...], Field(min_length=1), AfterValidator(_two_models_each)],
+    "pairs": Annotated[tuple[tuple[str, str], ...], Field(min_length=1), AfterValidator(_check_pairs)],
 }
 """How the options of built-ins are read."""
 
@@ -212,7 +212,7 @@ class StoppingConfig(Section):
 
     @field_validator("prior")
     @classmethod
-    def _is_that_of_the_estimator(cls, prior: str, info: ValidationInfo) -> str:
+    def _check_estimator(cls, prior: str, info: ValidationInfo) -> str:
         rule = RULES.get(str(info.data.get("rule")))
         if rule is not None and rule.estimator == "bayes" and prior != "uniform":
             raise refuse(f"must be uniform for the rule {rule.name}, which compares Bayes@N", "set `prior: uniform`")
@@ -275,7 +275,7 @@ class TrialsConfig(Section):
 
     @field_validator("draw")
     @classmethod
-    def _one_trial_each(cls, draw: int | None, info: ValidationInfo) -> int | None:
+    def _check_one_trial(cls, draw: int | None, info: ValidationInfo) -> int | None:
         if draw is not None and info.data.get("max", 1) != 1:
             raise refuse("is for one trial of each question", "set `min: 1` and `max: 1` beside it, or remove it")
         return draw
@@ -313,7 +313,7 @@ class Decisions(Section):
 
     @property
     def chosen(self) -> dict[str, str | PlugIn]:
-        """What decides: by the key that names it, the name of a built-in, or something of yours."""
+        """The choices that decide: by the key that names each, the name of a built-in, or a plug-in."""
         return {
             "objective.kind": self.objective.kind,
             "stopping.rule": self.stopping.rule,
@@ -322,7 +322,7 @@ class Decisions(Section):
 
     @property
     def plug_ins(self) -> dict[str, str]:
-        """What of yours decides: by the key that names it, `package.module:attribute`; or a rule of old."""
+        """Plug-ins that decide: by the key that names each, `package.module:attribute`; or a retired rule."""
         return {key: str(name) for key, name in self.chosen.items() if str(name) not in BUILT_IN}
 
     def stated(self) -> dict[str, object]:

@@ -109,7 +109,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def origin(self, path: KeyPath) -> KeyPath:
-        """Where the value at `path` really stands."""
+        """The place where the value at `path` really stands."""
         for cut in range(len(path), 0, -1):
             if path[:cut] in self.origins:
                 return self.origin(self.origins[path[:cut]] + path[cut:])
@@ -124,7 +124,7 @@ class Document:
         return "line 1"
 
     def got(self, path: KeyPath) -> str:
-        """What stands there, as a message may show it: never the value of a variable."""
+        """The value there, as a message may show it: never the value of a variable."""
         return repr(self.raw[self.origin(path)]) if self.origin(path) in self.raw else shown_value(self.value(path))
 
     def value(self, path: KeyPath) -> Any:
@@ -138,7 +138,7 @@ class Document:
         return value
 
     def has(self, path: KeyPath) -> bool:
-        """There is a value at `path`, if only null."""
+        """Whether there is a value at `path`, if only null."""
         parent = self.value(path[:-1])
         return isinstance(parent, list) or (isinstance(parent, dict) and path[-1] in parent)
 
@@ -184,7 +184,7 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
 
 
 def yaml_value(text: str) -> Any:
-    """What a text stands for where it has no quotes: itself, or a number, true, false or nothing."""
+    """The value of a text without quotes: itself, or a number, true, false or nothing."""
     loader = _Loader(text)
     tag = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return {BOOL: text.lower() == "true", NULL: None}.get(tag, text) if tag not in (INT, FLOAT) else float(text)

@@ -18,7 +18,7 @@ the questions differ are told apart every other time where their scores are 2.11
 
 
 def may_draw(config: RunConfig) -> bool:
-    """Nothing stands in the way of trials.draw but that it is not set."""
+    """Whether trials.draw could be set: nothing else stands in its way."""
     trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
     problems = (
         *drawn_problems(trials, config.objective, config.stopping),

@@ -23,14 +23,14 @@ from adaptive_eval.questions.types import QuestionsConfig
 NAME_IT = "name the field that holds it"
 
 
-def metrics_are_of_right_and_wrong(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
+def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
     """Metrics of several draws count successes."""
     if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
         rule = "need a rubric of two categories, since each draw succeeds or fails"
         yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
 
 
-def recorded_outcomes_have_their_meaning(
+def check_recorded_outcomes(
     models: Models, rubric: RubricConfig, prior_evidence: PriorEvidenceConfig | None
 ) -> Iterator[Problem]:
     """Categories go by thresholds, and what is known of a model is either recorded or R0."""
@@ -43,7 +43,7 @@ def recorded_outcomes_have_their_meaning(
         yield Problem(("prior_evidence",), rule, "remove it, or name the models' runs under prior_evidence alone")
 
 
-def rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
+def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
     """Something gives each signal that a category looks at."""
     opened = open_rubric(rubric_beside(grader, rubric))
     known = grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
@@ -69,7 +69,7 @@ def rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models: 
             yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
 
 
-def asked_grader_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
+def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
     """Caps reserve what it may cost to have an answer graded with the answer."""
     if not isinstance(grader, AskedGrader):
         return
@@ -86,9 +86,7 @@ def asked_grader_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> 
                 yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
 
 
-def judge_has_what_it_goes_by(
-    grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig
-) -> Iterator[Problem]:
+def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig) -> Iterator[Problem]:
     """The answers that it compares with, and few enough sums of scores to be categories."""
     if not isinstance(grader, Judge):
         return
@@ -104,7 +102,7 @@ def judge_has_what_it_goes_by(
         yield Problem(("grader", "scores"), rule, mend)
 
 
-def prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
+def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
     """The categories of R0 go by the thresholds of the earlier run."""
     if prior_evidence is not None and rubric.fit == "opening":
         rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
@@ -115,11 +113,11 @@ def prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric:
         yield Problem(("rubric", "fit"), rule, mend)
 
 
-def answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
+def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
     """A grader that compares with an answer key is told where it is."""
     if isinstance(grader, ByBenchmark):
         for name, own in questions.benchmarks.items():
-            for problem in answers_are_there(own, grader.graders[name]) if name in grader.graders else ():
+            for problem in check_answer_keys_given(own, grader.graders[name]) if name in grader.graders else ():
                 yield problem._replace(path=("questions", "benchmarks", name, *problem.path[1:]))
         return
     kind = getattr(grader, "kind", None)

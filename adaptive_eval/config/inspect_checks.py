@@ -17,7 +17,7 @@ SERVERS = ("launch", "simulate", "batch")
 AS_INSPECT = "write how Inspect asks it under `config`, such as {temperature: 0.6, max_tokens: 2000}"
 
 
-def benchmark_is_whole(
+def check_inspect_benchmark(
     benchmark: BenchmarkConfig | None,
     models: Models,
     grader: GraderOptions | None = None,
@@ -52,7 +52,7 @@ def _asked_by_inspect(model: ModelConfig, path: KeyPath) -> Iterator[Problem]:
         yield Problem((*path, "prompt"), "is of no use: the task of Inspect has its own prompts", "remove it")
 
 
-def only_a_benchmark_is_asked(
+def check_only_benchmark_asked(
     benchmark: BenchmarkConfig | None, models: Models, questions: QuestionsConfig | None = None
 ) -> Iterator[Problem]:
     """What belongs to a task of Inspect stands beside one."""

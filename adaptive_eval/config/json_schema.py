@@ -27,7 +27,7 @@ def json_schema() -> dict[str, Any]:
     sections = schema["$defs"]
     for one in _sections(Section):
         _describe_fields(schema if one is RunConfig else sections.get(one.__name__, {}), one)
-    _without_stored_ones(schema)
+    _drop_stored_only(schema)
     sections["LmEvalConfig"] = LmEvalConfig.model_json_schema()
     _describe_fields(sections["LmEvalConfig"], LmEvalConfig)
     schema["properties"]["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
@@ -89,7 +89,7 @@ def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
                 yield name, cleandoc(said)
 
 
-def _without_stored_ones(schema: dict[str, Any]) -> None:
+def _drop_stored_only(schema: dict[str, Any]) -> None:
     """Leave out graders and sections that stand in stored runs alone."""
     for kind in STORED_ONLY:
         reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop(kind)
@@ -110,7 +110,7 @@ def _complete_benchmarks(schema: dict[str, Any]) -> None:
 
 
 def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:
-    """What a key without words of its own is for: what the section that it holds says of itself."""
+    """The description of a key without words of its own: that of the section that it holds."""
     if "const" in value:
         return f"Which {name} it is."
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
@@ -131,7 +131,7 @@ def _or_short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> di
 
 
 def _short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the one value may be; a mapping has to stand under its key."""
+    """The schema of the one value; a mapping has to stand under its key."""
     if "discriminator" in section:
         kinds = section["discriminator"]["mapping"].items()
         return [{"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}]

@@ -142,7 +142,7 @@ def _written(value: object) -> object:
 
 
 def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
-    """What a file (None: an empty one) and `--set` overrides decide about models of these names."""
+    """The decisions of a file (None: an empty one) and `--set` overrides about models of these names."""
     text, source = ("{}", Path()) if path is None else (_text(path), path)
     given = list(overrides)
     to_fill_in = path is not None or any("$" in one for one in given)

@@ -117,7 +117,7 @@ def expand_preset(tree: dict[str, Any]) -> None:
 
 
 def _section_of(tree: Any, path: KeyPath) -> Any:
-    """What holds the key at the end of a path; sections that are missing on the way are made."""
+    """The mapping that holds the key at the end of a path; sections that are missing on the way are made."""
     for depth, key in enumerate(path[:-1], start=1):
         if isinstance(tree, dict) and path[:depth] == RULE_OPTIONS[:-1] and not isinstance(tree.get(key), dict):
             tree[key] = {"use": tree.get(key) or OPTIMAL.name}

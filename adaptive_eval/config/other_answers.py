@@ -67,7 +67,7 @@ def answers_in(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, .
 
 
 def _texts(records: list[TrialRecord], longest: int) -> Iterator[str]:
-    """By the number of the trial, from the first on until one is missing; what never came is none."""
+    """Texts by the number of the trial, from the first on until one is missing; what never came is none."""
     for number, record in enumerate(sorted(records, key=lambda one: one.trial)):
         if record.trial != number or NOT_THERE & record.answer.signals:
             return

@@ -33,14 +33,14 @@ SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
 
 
 class FavourChoice(NamedTuple):
-    """What `auto` takes, and why."""
+    """The choice of `auto`, and why."""
 
     favour: Favour
     why: str
 
 
 def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> FavourChoice:
-    """What is paid for: time where any model is on a server of the user's own, else answers."""
+    """Choose what to save: time if any model is on a server of the user's own, else answers."""
     if trials.draw is not None:
         return FavourChoice("answers", "questions that are drawn are asked block by block")
     own = [model.name for model in models if is_own_server(model)]

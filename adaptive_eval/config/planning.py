@@ -54,7 +54,7 @@ class EarlierHorizon(NamedTuple):
 
 
 class KnownBefore(NamedTuple):
-    """What is known of the models of a run from earlier ones."""
+    """Knowledge of a run's models from earlier runs."""
 
     counts: CountArray | None = None
     """(L, M, K): R0, and all outcomes of recorded models."""
@@ -257,7 +257,7 @@ def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
 
 
 def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
-    """What an answer of this model cost: tokens, USD by its price, and its share of the GPUs while it was served.
+    """The cost of an answer of this model: tokens, USD by its price, and its share of the GPUs while it was served.
 
     Its replica's GPUs are shared by the answers that may be in flight there, which the server's load may have made
     fewer than configured; never more than what was reserved for it.
@@ -282,7 +282,7 @@ def usage_cost(
     *,
     batched: bool = True,
 ) -> Cost:
-    """What is charged for so many tokens and seconds; `abreast` is by default the configured concurrency.
+    """The charge for so many tokens and seconds; `abreast` is by default the configured concurrency.
 
     `batched`: the answer comes from the model's batch service, where it has one.
     """
@@ -346,7 +346,7 @@ def _worst_cost(model: ModelConfig, longest: int) -> Cost:
 
 
 def _dearest(price: Price, tokens: int) -> float:
-    """What so many tokens cost, whichever of them are read or written."""
+    """The most that so many tokens cost, whichever of them are read or written."""
     return max(price.usd(tokens, 0.0), price.usd(0.0, tokens))
 
 
@@ -360,7 +360,7 @@ def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> 
 
 
 def _most_gpu_seconds(model: ModelConfig) -> float:
-    """What one answer may cost over all its attempts: its share of the GPUs when the model's servers are full."""
+    """The most GPU seconds of one answer over all its attempts: its share of the GPUs when its servers are full."""
     share = gpu_share(model.gpus, model, model.concurrency.in_flight)
     return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # of an endless time, too
 

@@ -24,7 +24,7 @@ def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known:
         )
     if isinstance(found, type):
         _require_all(_lacks(found, kind, methods=True), key, name, kind)
-    made = found if made_already else _made(found, key, name, options, known)
+    made = found if made_already else _call_plug_in(found, key, name, options, known)
     _require_all(_lacks(made, kind), key, name, kind)
     return made
 
@@ -37,7 +37,7 @@ def _require_all(lacks: str, key: str, name: str, kind: type) -> None:
         )
 
 
-def _made(found: Any, key: str, name: str, options: Mapping[str, object], known: Mapping[str, object]) -> Any:
+def _call_plug_in(found: Any, key: str, name: str, options: Mapping[str, object], known: Mapping[str, object]) -> Any:
     if not callable(found):
         raise ConfigError(f"{key}: {name} must be a class, or a function that makes one, but got {found!r:.80}")
     _check_names(found, key, name, options)

@@ -77,7 +77,7 @@ OWN_RULE = "objective.rule"
 
 
 def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
-    """What the store keeps of a configuration; defaults are no part of the meaning, so a new option changes no run."""
+    """The stored part of a configuration; defaults are no part of the meaning, so a new option changes no run."""
     return RunHeader(
         name=config.name,
         configuration=config.model_dump(mode="json") | _plug_ins(config),
@@ -105,7 +105,7 @@ def _in_todays_names(stored: RunHeader) -> dict[str, object]:
 
 
 def _grader_meaning(grader: Any) -> dict[str, object]:
-    """What a grader finds: its options, by benchmark where there are several."""
+    """The meaning of a grader: its options, by benchmark where there are several."""
     told: dict[str, object] = grader.model_dump(mode="json", exclude=GRADER_WORKINGS, exclude_defaults=True)
     if isinstance(grader, ByBenchmark):
         told["graders"] = {name: _grader_meaning(one) for name, one in grader.graders.items()}
@@ -130,14 +130,14 @@ def _benchmark_meaning(config: RunConfig) -> dict[str, object]:
 
 
 def _benchmarks_meaning(config: RunConfig) -> dict[str, object]:
-    """What each of several benchmarks counts in the score, and how it is put to models."""
+    """The weight of each of several benchmarks in the score, and how it is put to models."""
     beside = {"name", "gate"}
     told = {one.name: one.model_dump(mode="json", exclude=beside, exclude_defaults=True) for one in config.benchmarks}
     return {"benchmarks": told} if told else {}
 
 
 def _plug_ins(config: RunConfig) -> dict[str, object]:
-    """Of each plug-in that decides: its name, what it says of itself, and its source files."""
+    """Facts on each plug-in that decides: its name, what it says of itself, and its source files."""
     told = {
         key: {"name": name, "says": first_words(name, config.folder), "sources": fingerprints(name, config.folder)}
         for key, name in config.plug_ins.items()
@@ -200,7 +200,7 @@ def _require_number(name: str) -> float:
 
 
 def stored_words(header: RunHeader) -> dict[str, str]:
-    """What the plug-ins of a stored run say of themselves, where that was kept; they are not loaded for it."""
+    """Descriptions of a stored run's plug-ins by themselves, where that was kept; they are not loaded for it."""
     kept = header.configuration.get(PLUG_INS)
     told = kept.items() if isinstance(kept, dict) else ()
     says = {OLD_PLUG_INS.get(str(key), str(key)): one.get("says") for key, one in told if isinstance(one, dict)}
@@ -235,7 +235,7 @@ def _stored_questions() -> TypeAdapter[Question]:
 
 
 class StoredSetup(NamedTuple):
-    """What a stored run is about: its newest configuration, and its questions."""
+    """The setup of a stored run: its newest configuration, and its questions."""
 
     config: RunConfig
     questions: tuple[Question, ...]
@@ -367,14 +367,14 @@ def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> Non
             )
             told.append(question.id)
     if alike:
-        lines = [f"  {first}{_so_are(others)}" for first, _, *others in alike.values()]
+        lines = [f"  {first}{_others_note(others)}" for first, _, *others in alike.values()]
         shown = lines[:SHOWN_PROBLEMS]
         more = [f"  and {len(lines) - len(shown)} more"] if len(lines) > len(shown) else []
         kind = config.grader.kind
         raise ConfigError("\n".join([f"the grader {kind} cannot use the answer key of some questions:", *shown, *more]))
 
 
-def _so_are(others: Sequence[str]) -> str:
+def _others_note(others: Sequence[str]) -> str:
     """Further questions of which the same is true."""
     if not others:
         return ""
@@ -393,7 +393,7 @@ def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tupl
 
 
 def _prompt(model: ModelConfig, question: Question, benchmarks: Sequence[BenchmarkPart]) -> Prompt:
-    """What a model is asked; a task of Inspect has its own prompts, and knows the question by its id."""
+    """The prompt of a model; a task of Inspect has its own prompts, and knows the question by its id."""
     if model.inspect:
         return Prompt(text=question.id)
     return render(prompt_for(model.prompt, question, benchmarks), question, model.api)

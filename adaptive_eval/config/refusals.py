@@ -28,7 +28,7 @@ def sections_at(path: tuple[str | int, ...]) -> list[type[BaseModel]]:
 
 
 def _into(annotation: Any, part: str | int) -> Iterator[Any]:
-    """What a type holds under a key or an index."""
+    """The type that a type holds under a key or an index."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if part in annotation.model_fields:
             yield from _alternatives(annotation.model_fields[str(part)].annotation)
@@ -63,7 +63,7 @@ def _kinds(section: type[BaseModel]) -> tuple[Any, ...]:
 
 
 def suggestion(path: KeyPath, kind: object) -> str:
-    """What an unknown key may have been meant to be: a near one of this section, or the same one of another."""
+    """A guess at the key that was meant by an unknown one: a near one of this section, or the same one of another."""
     key = str(path[-1])
     here = {name for section in of_kind(sections_at(path[:-1]), kind) for name in section.model_fields}
     here -= set() if path[:-1] else STORED_SECTIONS
@@ -116,7 +116,7 @@ RULES = {
 def problems_of(errors: Iterable[ErrorDetails], document: Document) -> Iterator[Problem]:
     """Each mistake once, where it stands; what the branches of a union say of one value is put together."""
     found: dict[KeyPath, list[Problem]] = {}
-    for problem in _without_echoes([_problem(error, document) for error in errors]):
+    for problem in _drop_echoes([_problem(error, document) for error in errors]):
         found.setdefault(problem.path, []).append(problem)
     for path, problems in found.items():
         deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
@@ -132,7 +132,7 @@ MISSING = "must be given"
 _MEANT = re.compile(r"did you mean `(\w+)`\?")
 
 
-def _without_echoes(problems: Sequence[Problem]) -> Iterator[Problem]:
+def _drop_echoes(problems: Sequence[Problem]) -> Iterator[Problem]:
     """The problems but for keys that are missing only because another one is misspelt, or that stand for another one
     unless they are given: `model` for `name`."""
     near = ((one.path, _MEANT.fullmatch(one.mend)) for one in problems)

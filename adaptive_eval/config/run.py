@@ -159,7 +159,7 @@ class ServingGroup(NamedTuple):
 
     @property
     def in_turn(self) -> bool:
-        """There are not as many places as models."""
+        """Whether there are fewer places than models."""
         return len(self.models) > max(len(self.places), 1)
 
 
@@ -241,7 +241,7 @@ class PriorEvidenceConfig(Section):
 
     @field_validator("greedy")
     @classmethod
-    def _one_source(cls, greedy: bool, info: ValidationInfo) -> bool:
+    def _check_one_source(cls, greedy: bool, info: ValidationInfo) -> bool:
         if greedy and info.data.get("run") is not None:
             raise refuse("may not stand beside `run`", "take outcomes of an earlier run, or greedy answers")
         if not greedy and "run" in info.data and info.data["run"] is None:
@@ -250,14 +250,14 @@ class PriorEvidenceConfig(Section):
 
     @field_validator("depth", "models", "questions", "groups")
     @classmethod
-    def _of_an_earlier_run(cls, given: Any, info: ValidationInfo) -> Any:
+    def _check_earlier_run(cls, given: Any, info: ValidationInfo) -> Any:
         if given and info.data.get("greedy"):
             raise refuse("is for outcomes of an earlier run, and greedy answers are this run's own", "remove it")
         return given
 
     @field_validator("groups")
     @classmethod
-    def _one_map(cls, groups: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
+    def _check_one_map(cls, groups: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
         if groups and info.data.get("questions"):
             raise refuse("may not stand beside `questions`", "map questions or groups of them")
         return groups
@@ -367,7 +367,7 @@ class RunConfig(Decisions):
         return any(model.batch is not None for model in self.asked)
 
     @model_validator(mode="after")
-    def _places_are_there(self) -> "RunConfig":
+    def _check_places(self) -> "RunConfig":
         words = () if self.servers.pool is None else self.servers.pool.words
         launched = {model.name: model.launch for model in self.served if model.launch is not None}
         if words and not any(model.in_pool for model in self.served):

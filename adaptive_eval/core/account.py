@@ -89,7 +89,7 @@ class BudgetAccount:
         return np.where(price > 0.0, price, FREE)
 
     def spent(self) -> Cost:
-        """What was used so far, trials in flight left out."""
+        """Cost used so far, without trials in flight."""
         _, tokens, usd, gpu_seconds = self._used().tolist()
         return Cost(int(tokens), usd, gpu_seconds)
 

@@ -22,7 +22,7 @@ REFILL = 0.8
 
 
 class RoundInputs(NamedTuple):
-    """What a round is composed from."""
+    """Inputs from which a round is composed."""
 
     standing: JudgedLook
     pace: Pace
@@ -41,11 +41,11 @@ def next_round(plan: Plan, flight: BatchesInFlight, now: RoundInputs) -> tuple[T
     Rounds as large as the need give way to the smallest ones before any comparison goes without.
     """
     if not now.pace.share:
-        return _as_fits(plan, flight, now, np.zeros(plan.bench.models))
+        return _affordable_round(plan, flight, now, np.zeros(plan.bench.models))
     needed = wanted_for(plan, now, now.pace.share)
-    extra, fits = _as_fits(plan, flight, now, needed)
+    extra, fits = _affordable_round(plan, flight, now, needed)
     if not fits and needed.any():
-        return _as_fits(plan, flight, now, np.zeros_like(needed))
+        return _affordable_round(plan, flight, now, np.zeros_like(needed))
     return extra, fits
 
 
@@ -62,7 +62,9 @@ def wanted_for(plan: Plan, now: RoundInputs, share: float) -> FloatArray:
     return needed[:-1]
 
 
-def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: FloatArray) -> tuple[TrialArray, bool]:
+def _affordable_round(
+    plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: FloatArray
+) -> tuple[TrialArray, bool]:
     """The policy's round for as many open comparisons as fit, and whether all of them did.
 
     A round that runs ahead of looks is for those that are likely to stay open until then. Where not all fit, those
@@ -84,7 +86,7 @@ def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: Floa
         served = ServedPairs(pairs[chosen], paired[chosen])
         sizes = _sizes(flight, now, served, prices[:-1], needed, plan.round_of)
         if plan.drawn:
-            return _of_drawn(plan.policy, now, served.pairs, flight.issued, sizes, power[chosen])
+            return _drawn_round(plan.policy, now, served.pairs, flight.issued, sizes, power[chosen])
         g = plan.bench.question_weights
         extra = allocated(plan.policy, view_of(now, served.pairs, flight.issued, sizes, power[chosen], g))
         return _alike(extra, flight.issued, served.in_step(len(flight.issued)), g)
@@ -112,7 +114,7 @@ def most_that_fit(
     return extra, fitting == len(worth)
 
 
-def _of_drawn(
+def _drawn_round(
     policy: Policy, now: RoundInputs, pairs: IndexArray, issued: TrialArray, sizes: NDArray[np.int64], power: FloatArray
 ) -> TrialArray:
     """The round where questions come in the order in which they were drawn: the policy says how many of each model."""
@@ -143,7 +145,7 @@ def view_of(
     power: FloatArray | None = None,
     g: FloatArray | None = None,
 ) -> View:
-    """What the policy is shown; `power` is that of all open comparisons, unless it is given."""
+    """The policy's view; `power` is that of all open comparisons, unless it is given."""
     return View(
         open_pairs=pairs,
         power=now.standing.open_power() if power is None else power,

@@ -79,7 +79,7 @@ class Controller:
     # -- the shell's side ---------------------------------------------------------------------------------------
 
     def ask(self, slots: int, model: int | None = None) -> list[Ask]:
-        """At most `slots` trials to run now, of one model if it is named; none means: wait, or the run is finished."""
+        """Trials to run now: at most `slots`, of one model if it is named; none means: wait, or the run is finished."""
         return self._flight.ask(slots, model)
 
     def is_paused(self, model: int) -> bool:
@@ -376,7 +376,7 @@ class Controller:
         self.standing = self._judged(replace(self.supply, left=nothing_left), calls_stand=True)
 
     def result(self) -> Result | None:
-        """Everything that is known after the latest look; None before the first. Needs the looks to be kept."""
+        """Result of the latest look; None before the first. Needs the looks to be kept."""
         require(
             self._keep_looks,
             "result() needs the looks of the run: make the controller with keep_looks=True",

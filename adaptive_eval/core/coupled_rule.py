@@ -33,7 +33,7 @@ Told = TypeVar("Told", FloatArray, NDArray[np.bool_])
 
 
 class _ByPair(Protocol[Own]):
-    """What is said of each pair, by the rule that is its own."""
+    """Answers on all pairs, each by the pair's own rule."""
 
     __slots__ = ()
 
@@ -52,15 +52,15 @@ class _ByPair(Protocol[Own]):
         return self.apart.confidence
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        return self._of_each(evidence, lambda rule: rule.boundary(evidence))
+        return self._combine(evidence, lambda rule: rule.boundary(evidence))
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        return self._of_each(evidence, lambda rule: rule.p_value(evidence, sign))
+        return self._combine(evidence, lambda rule: rule.p_value(evidence, sign))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
         return ContinuedCoupled(*(one.extended(looks, now, delta) for one in (self.by_trial, self.apart)))
 
-    def _of_each(self, evidence: Evidence, tell: Callable[[Own], Told]) -> Told:
+    def _combine(self, evidence: Evidence, tell: Callable[[Own], Told]) -> Told:
         by_trial = evidence.paired
         if by_trial is None or not by_trial.any():
             return tell(self.apart)
@@ -103,11 +103,11 @@ class ContinuedCoupled(_ByPair[ContinuedSequential]):
         return ContinuedCoupled(self.by_trial.at_level(alpha), self.apart.at_level(alpha))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """As each pair's own boundary certifies it."""
-        return self._of_each(evidence, lambda rule: rule.tied(evidence, delta))
+        """Ties that each pair's own boundary certifies."""
+        return self._combine(evidence, lambda rule: rule.tied(evidence, delta))
 
     def left(self, evidence: Evidence) -> FloatArray:
-        return self._of_each(evidence, lambda rule: rule.left(evidence))
+        return self._combine(evidence, lambda rule: rule.left(evidence))
 
     def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
-        return self._of_each(evidence, lambda rule: rule.spent(evidence))
+        return self._combine(evidence, lambda rule: rule.spent(evidence))

@@ -46,7 +46,7 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
     and the further term of `scorio.sinf.prior`. Of Bayes@N there is nothing: it is about questions with trials.
     """
     models, questions, _ = counts.shape
-    there, values = _there(counts), counts @ weights
+    there, values = _has_graded_trial(counts), counts @ weights
     asked = there.sum(axis=1)
     most = there & (asked == asked.max(initial=0))[:, None]
     known = most.any(axis=0)
@@ -85,7 +85,7 @@ def drawn_pairs(
 ) -> list[PairedEvidence]:
     """What these pairs made of the questions that both were asked: as the grades are; where some are `ungraded` (L, M),
     also as it were if these spoke for the first of each pair, and for the second."""
-    graded, values = _there(counts), counts @ weights
+    graded, values = _has_graded_trial(counts), counts @ weights
     ways = [(graded, values, values)]
     if ungraded.any():
         asked = graded | (ungraded > 0)
@@ -96,7 +96,7 @@ def drawn_pairs(
     return [PairedEvidence(everyone, _moments(*way, spread, (first, second)), differences) for way in ways]
 
 
-def _there(counts: CountArray) -> NDArray[np.bool_]:
+def _has_graded_trial(counts: CountArray) -> NDArray[np.bool_]:
     """(L, M): who has a graded trial of which question."""
     return np.asarray(over_categories(counts) > 0)
 

@@ -64,7 +64,7 @@ class _KeptOfModel:
         """Tokens, and USD and GPU seconds in trillionths."""
         there = self.ordered()
         if self._cost is None:
-            self._cost = _cost_of(there)
+            self._cost = _sum_costs(there)
         return self._cost
 
     def graded(self) -> tuple[IntArray, IntArray]:
@@ -74,7 +74,7 @@ class _KeptOfModel:
         return there["place"] // _TRIALS, there["category"]
 
 
-def _cost_of(records: Records) -> tuple[int, int, int]:
+def _sum_costs(records: Records) -> tuple[int, int, int]:
     return exact_sum(records["tokens"]), trillionths(records["usd"]), trillionths(records["gpu_seconds"])
 
 
@@ -91,7 +91,7 @@ class EarlyOutcomes:
 
     def of_model(self, model: int) -> int:
         """How many outcomes of a model are kept."""
-        return len(self._kept().get(model, ()))
+        return len(self._kept_by_model().get(model, ()))
 
     def keep(self, outcome: Outcome) -> None:
         """Keep an outcome until a round asks for it."""
@@ -101,7 +101,7 @@ class EarlyOutcomes:
         if len(self._new) >= _AT_ONCE * _RECORD.size:
             self._part()
 
-    def _kept(self) -> dict[int, _KeptOfModel]:
+    def _kept_by_model(self) -> dict[int, _KeptOfModel]:
         if self._new:
             self._part()
         return self._by_model
@@ -117,7 +117,7 @@ class EarlyOutcomes:
 
     def take(self, batch: Batch) -> BatchPart | None:
         """Remove and give the outcomes of a batch that are kept; None where there is none."""
-        kept = self._kept().get(batch.model)
+        kept = self._kept_by_model().get(batch.model)
         if kept is None:
             return None
         questions, trials = batch.places()
@@ -128,21 +128,21 @@ class EarlyOutcomes:
             return None
         questions, trials = np.divmod(found["place"], _TRIALS)
         took = trillionths(found["seconds"])
-        return BatchPart(questions, trials, found["category"], found["timed_out"], *_cost_of(found), took)
+        return BatchPart(questions, trials, found["category"], found["timed_out"], *_sum_costs(found), took)
 
     def added_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) with those of the kept ones that have a grade."""
         if not self:
             return counts
         counts = counts.copy()
-        for model, kept in self._kept().items():
+        for model, kept in self._kept_by_model().items():
             np.add.at(counts[model], kept.graded(), 1)
         return counts
 
     @property
     def cost(self) -> Cost:
-        """What the kept ones have used."""
+        """Cost of the kept outcomes."""
         tokens, usd, gpu_seconds = map(
-            sum, zip((0, 0, 0), *(kept.cost() for kept in self._kept().values()), strict=True)
+            sum, zip((0, 0, 0), *(kept.cost() for kept in self._kept_by_model().values()), strict=True)
         )
         return Cost(tokens, usd / PER_UNIT, gpu_seconds / PER_UNIT)

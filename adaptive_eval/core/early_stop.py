@@ -93,11 +93,11 @@ class EndedRun:
         return next((reason for reason, holds in reasons.items() if holds), None)
 
     def played_again(self, replays: int = REPLAYS) -> EarlyStop:
-        """So many runs like it, the same ones whenever they are asked for; `why_not` must be None."""
+        """Simulated runs like it, the same ones at each call; `why_not` must be None."""
         bench, plan, chances = self.plan.bench, self._plan(), self._chances()
         rng = np.random.default_rng(zlib.crc32(self.counts.astype("<i8").tobytes()))
         together = can_stand_side_by_side(plan) and self._most() * (bench.categories - 1) <= MOST_TRIALS
-        opened, ended = (_side_by_side if together else _one_by_one)(plan, chances, replays, rng)
+        opened, ended = (_side_by_side if together else _simulate_singly)(plan, chances, replays, rng)
         truth = bench.mean(chances @ bench.weights)
         errors = _scores(ended, bench) - truth
         shift = _mean_by_control(errors, _scores(opened, bench) - truth)
@@ -151,11 +151,11 @@ def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Gen
     return _Counts(opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends]))
 
 
-def _one_by_one(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
-    return _Counts(*map(np.array, zip(*(_played(plan, chances, rng) for _ in range(runs)), strict=True)))
+def _simulate_singly(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
+    return _Counts(*map(np.array, zip(*(_simulate_run(plan, chances, rng) for _ in range(runs)), strict=True)))
 
 
-def _played(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _simulate_run(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     """The counts of one run at its first look, and at its end."""
     controller = Controller(plan, keep_looks=False)
     opened: IntArray | None = None

@@ -209,7 +209,7 @@ class Evidence:
     """(L - 1,): the part of the gate that decides about each model, or by which it is open; None: all questions."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
-        """Where pairs (n, 2) of models are judged, whichever of the two comes first: with the margin, if any, on the
+        """Positions at which pairs (n, 2) of models are judged, in either order: with the margin, if any, on the
         part of the gate that decides."""
         plain = self.plain_positions(pairs)
         if self.among is not None:
@@ -241,7 +241,7 @@ class Evidence:
         return np.asarray(bench * self.plain_pairs + low * (2 * self.models - low - 1) // 2 + (high - low - 1))
 
     def of_pairs(self, at: IndexArray) -> "Evidence":
-        """On the pairs at these positions alone, for a rule that judges each by itself."""
+        """Evidence on the pairs at these positions alone, for a rule that judges each by itself."""
         names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "information")
         paired = None if self.paired is None else self.paired[at]
         gate = None if self.gate is None else self.gate[at]
@@ -268,7 +268,7 @@ def pair_indices(models: int, reference: bool) -> tuple[IndexArray, IndexArray]:
 
 
 class Side(NamedTuple):
-    """What is known of one model of each pair."""
+    """Estimates of one model of each pair."""
 
     score: FloatArray
     var: FloatArray

@@ -59,12 +59,12 @@ class SeveralGates:
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         passing = self.rule.boundary(evidence)
-        fails = _of_gate(evidence) & (evidence.z < 0.0)
+        fails = _is_gate_row(evidence) & (evidence.z < 0.0)
         return np.where(fails, self.failing.boundary(evidence), passing) if fails.any() else passing
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         p = self.rule.p_value(evidence, sign)
-        return p if sign > 0 else np.where(_of_gate(evidence), np.minimum(self.gates * p, 1.0), p)
+        return p if sign > 0 else np.where(_is_gate_row(evidence), np.minimum(self.gates * p, 1.0), p)
 
     def at_level(self, alpha: float) -> SeveralGates:
         return replace(self, rule=self.rule.at_level(alpha))
@@ -74,7 +74,7 @@ class SeveralGates:
         return replace(self, rule=self.rule.extended(looks, now, delta)) if hasattr(self.rule, "extended") else self
 
 
-def _of_gate(evidence: Evidence) -> Any:
+def _is_gate_row(evidence: Evidence) -> Any:
     return np.zeros(len(evidence.z), bool) if evidence.gate is None else evidence.gate >= 0
 
 

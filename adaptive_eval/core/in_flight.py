@@ -33,7 +33,7 @@ SHORTEST = 1.0
 
 
 def at_least(batch: Batch) -> float:
-    """What an answer of this batch takes, or takes at least where some are missing: a power of two, in seconds.
+    """Seconds that an answer of this batch takes, as a power of two; a lower bound while some are missing.
 
     Nothing finer, so that the clock is the same where the same answers took about as long.
     """
@@ -85,7 +85,7 @@ class BatchesInFlight:
             took = 1.0 if even else self._sets(batch) * float(self.seconds[batch.model])
             batch.due = tick if in_step else max(self.now, float(self.until[batch.model])) + took
             self._fly(batch)
-        return self._known(one.batches.values())
+        return self._known_parts(one.batches.values())
 
     def _fly(self, batch: Batch) -> None:
         self.until[batch.model] = batch.due
@@ -143,9 +143,9 @@ class BatchesInFlight:
 
     def remembered(self) -> Iterator[KnownPart]:
         """Outcomes of an earlier run that are kept and needed now, batch by batch; they are kept no more."""
-        return self._known([*self._batches, *self.parked_batches()])
+        return self._known_parts([*self._batches, *self.parked_batches()])
 
-    def _known(self, batches: Iterable[Batch]) -> Iterator[KnownPart]:
+    def _known_parts(self, batches: Iterable[Batch]) -> Iterator[KnownPart]:
         """Parts of batches that are known already, one by one: of millions no second copy is made."""
         if self.early:
             for batch in batches:
@@ -155,7 +155,7 @@ class BatchesInFlight:
     # -- what the shell is given ------------------------------------------------------------------------------------
 
     def ask(self, slots: int, model: int | None) -> list[Ask]:
-        """At most `slots` trials that were not asked for yet, of one model if it is named."""
+        """Trials that were not asked for yet: at most `slots`, of one model if it is named."""
         asks: list[Ask] = []
         for batch in self.batches(model):
             if len(asks) >= slots:
@@ -195,7 +195,7 @@ class BatchesInFlight:
 
     @property
     def ticks(self) -> int:
-        """At how many times of the clock something is due."""
+        """Number of times of the clock at which something is due."""
         return len({batch.due for batch in self._batches})
 
     def complete_and_due(self) -> list[Batch]:

@@ -115,8 +115,8 @@ class Judging:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatchedVerdicts:
-    """What latches: per pair the sign of the call (0: none), whether it is tied, whether its rule has given it up, and
-    the least p-values seen."""
+    """Latched verdicts: per pair the sign of the call (0: none), whether it is tied, whether its rule has given it up,
+    and the least p-values seen."""
 
     call: NDArray[np.int8]
     tie: BoolArray
@@ -162,7 +162,7 @@ class DecidingLooks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairForecast:
-    """What can still be settled by the horizon, per pair: the boundary there, the smallest delta that could be
+    """Forecast for the horizon, per pair: the boundary there, the smallest delta that could be
     certified, and the chance (`power`)."""
 
     evidence: Evidence
@@ -175,7 +175,7 @@ class PairForecast:
     """Pairs that can only be certified as tied any more."""
 
     def power(self, at: NDArray[np.intp]) -> FloatArray:
-        """Of the pairs at these positions: all pairs of many models would take most of a look."""
+        """Power of the pairs at these positions: all pairs of many models would take most of a look."""
         evidence, horizon = self.evidence, self.horizon[at]
         known = evidence.z[at], evidence.information[at], evidence.sigma[at]
         power = _power(*known, self.boundary[at], self.delta, horizon)
@@ -196,7 +196,7 @@ def judge(
     *,
     p_values: bool = True,
 ) -> tuple[LatchedVerdicts, Rule]:
-    """What has latched after this look, and the rule at the error level that the calls so far have reached.
+    """Latched verdicts after this look, and the rule at the error level that the calls so far have reached.
 
     A call, a tie and a p-value are what every way to see the evidence allows. Without `p_values` there are only those
     that decide.
@@ -248,7 +248,7 @@ def pairs_that_hinge(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> 
 def forecast(
     evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, given_up: BoolArray | None = None
 ) -> PairForecast:
-    """What can still be settled with the information of `horizon` (per pair, at most 1)."""
+    """Forecast of each pair with the information of `horizon` (per pair, at most 1)."""
     ahead = _with_information(evidence, horizon)
     bound = rule.boundary(ahead)
     for_ties = tie_boundary(rule, ahead, bound)

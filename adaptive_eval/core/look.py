@@ -68,7 +68,7 @@ class AvailableTrials:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedLook:
-    """What one look found."""
+    """Findings of one look."""
 
     estimates: Estimates
     evidence: Evidence
@@ -195,7 +195,7 @@ def _by_bench(keys: NDArray[Any], benches: int) -> IndexArray:
 
 
 def _asked_of_each(objective: Objective, order: IndexArray, benches: int) -> IndexArray:
-    """What the objective asks of each bench, whose models are ordered."""
+    """The objective's comparisons on each bench, whose models are ordered."""
     if benches == 1:
         return objective.comparisons(order)
     each = len(order) // benches
@@ -290,7 +290,7 @@ def _further(standing: JudgedLook, supply: AvailableTrials, pairs: IndexArray) -
 
 
 def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
-    """Which of the open pairs will more likely than not still be open when all that was issued has come.
+    """Open pairs that will more likely than not still be open when all issued trials have come.
 
     `held` and `issued` are the trials (L,) of each model that the standing knows, and with those in flight, R0 among
     both; the information of a pair grows about as its trials.
@@ -392,7 +392,7 @@ def _told_apart(standing: JudgedLook) -> BoolArray:
 
 
 def _called(standing: JudgedLook, pairs: IndexArray) -> BoolArray:
-    """Which of the pairs (n, 2) are resolved with the first one ahead, without any margin."""
+    """Whether each of the pairs (n, 2) is resolved with the first one ahead, without any margin."""
     evidence = standing.evidence
     at = evidence.plain_positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1, -1)

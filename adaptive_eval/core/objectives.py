@@ -49,7 +49,7 @@ class Objective(Protocol):
 
     @property
     def margin(self) -> Margin | None:
-        """What is given to each model that is compared with a baseline, if anything is."""
+        """The margin of each model that is compared with a baseline, if there is one."""
         return None
 
     @property
@@ -103,7 +103,7 @@ RANKING = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Place(Objective):
-    """Where the models that are asked stand: against their neighbours in the order, recorded or not."""
+    """The place of each model that is asked: against its neighbours in the order, recorded or not."""
 
     recorded: frozenset[int]
 
@@ -111,12 +111,12 @@ class Place(Objective):
         require(len(self.recorded) > 0, "place needs recorded models, among which others are placed", self.recorded)
 
     def comparisons(self, order: IndexArray) -> IndexArray:
-        return self._with_an_asked_one(Ranking().comparisons(order))
+        return self._drop_recorded_pairs(Ranking().comparisons(order))
 
     def family(self, models: int) -> IndexArray:
-        return self._with_an_asked_one(Ranking().family(models))
+        return self._drop_recorded_pairs(Ranking().family(models))
 
-    def _with_an_asked_one(self, pairs: IndexArray) -> IndexArray:
+    def _drop_recorded_pairs(self, pairs: IndexArray) -> IndexArray:
         return pairs[~np.isin(pairs, sorted(self.recorded)).all(axis=1)]
 
 

@@ -85,7 +85,7 @@ class Optimal:
         return self._computed().boundary(evidence.information)
 
     def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
-        """Which pairs end here without a call, and for good."""
+        """Whether each pair ends here without a call, for good."""
         return self._computed().gives_up(evidence.z, evidence.information)
 
     def chance_left(self, evidence: Evidence) -> FloatArray:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What a policy may know: committed rounds only, and nothing of arrival."""
+    """A policy's view of the run: committed rounds only, and nothing of arrival."""
 
     open_pairs: IndexArray
     """(n, 2), the model placed higher first; a fixed reference has number L."""
@@ -175,7 +175,7 @@ LEADER = PolicyEntry(
 
 @dataclass(frozen=True, slots=True)
 class Soonest(Leader):
-    """What is most likely to be settled comes first, whatever is compared, and the rest waits.
+    """Comparisons that are likeliest to be settled come first, whatever is compared; the rest waits.
 
     In the end this takes as many trials as to ask about all that is open at once. But of what is called, half is called
     after 0.75 to 0.9 of the trials, in 2 to 3 times as many looks (benchmarks/large.md): for runs that a cap may end.
@@ -267,7 +267,7 @@ def _largest(values: FloatArray, number: NDArray[np.int64]) -> NDArray[np.bool_]
 
 
 def spread_over_open(view: View, weights: FloatArray) -> IntArray:
-    """What `view.sizes` allows to the models of the open pairs, by these weights (L, M)."""
+    """Trials for the models of the open pairs, as `view.sizes` allows, by these weights (L, M)."""
     return _spread_all(view, _members(view, view.open_pairs), weights)
 
 

@@ -55,7 +55,7 @@ OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
 
 
 def make(factory: Callable[..., Made], options: Mapping[str, object], known: Mapping[str, object]) -> Made:
-    """What a factory makes of its options, and of those of the `known` values that it has parameters for.
+    """Call a factory with its options, and with those of the `known` values that it has parameters for.
 
     An option goes before what is known. Raises `TypeError` where the options are not those of the factory.
     """
@@ -64,7 +64,7 @@ def make(factory: Callable[..., Made], options: Mapping[str, object], known: Map
 
 
 def parameters_of(factory: Callable[..., object]) -> tuple[str, ...]:
-    """The names of what it can be given; none of a built-in class, which does not tell."""
+    """Names of a factory's parameters; none for a built-in class, which does not tell."""
     try:
         parameters: Iterable[Parameter] = signature(factory).parameters.values()
     except ValueError:

@@ -100,7 +100,7 @@ class GateResult(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Everything that is known after a look."""
+    """The result of a look, for people and other programs."""
 
     reason: Reason | None
     models: tuple[ModelResult, ...]
@@ -335,7 +335,7 @@ def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[Floa
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
     against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
     if len(pairs) <= len(means):
-        return _of_few(against, pairs, plan.bench)
+        return _differences_in_parts(against, pairs, plan.bench)
     mean, first, second = plan.bench.mean(against), pairs[:, 0], pairs[:, 1]
     shared = _by_benchmark(sampled_covariance, against, plan.bench)
     own = np.diag(shared)
@@ -343,7 +343,7 @@ def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[Floa
     return mean[first] - mean[second], np.maximum(own[first] + own[second] - 2.0 * shared[first, second], 0.0)
 
 
-def _of_few(means: FloatArray, pairs: IndexArray, bench: Bench) -> tuple[FloatArray, FloatArray]:
+def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) -> tuple[FloatArray, FloatArray]:
     """The same from the differences themselves, of some pairs at a time."""
     difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
     at_once = max(CELLS_AT_ONCE // means.shape[1], 1)

@@ -141,7 +141,7 @@ class Batch:
         self._counts, self.missing = counts, 0
 
     def take_time(self, seconds: float) -> None:
-        """What those of its answers took that have come, before they are told."""
+        """Record the time of its answers that have come, before they are told."""
         self._took_untold = round(seconds * PER_UNIT)
 
     def ask_all(self) -> None:
@@ -219,7 +219,7 @@ class Batch:
         return np.repeat(np.arange(len(self.extra)), self.extra)
 
     def total_cost(self) -> Cost:
-        """What the trials that have come used."""
+        """Cost of the trials that have come."""
         return Cost(self._tokens, self._usd / PER_UNIT, self._gpu_seconds / PER_UNIT)
 
     @property
@@ -234,7 +234,7 @@ class Batch:
 
 
 class Round:
-    """What was issued at one look: a batch for each model that goes on.
+    """Trials issued at one look: a batch for each model that goes on.
 
     As arrays (L, M) it is `extra` further trials of each question, numbered from `first`.
     """

@@ -41,7 +41,7 @@ class Rule(Protocol):
     """Decides a comparison."""
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        """What |z| must reach for each pair to be called; infinite where no call is allowed."""
+        """The value that |z| must reach for each pair to be called; infinite where no call is allowed."""
         ...
 
 
@@ -105,12 +105,12 @@ class GivingUp(Rule, Protocol):
     """A rule that gives comparisons up itself; its calls are paid for by what it has given up, which it never calls."""
 
     def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
-        """Which pairs end here without a call, and for good."""
+        """Whether each pair ends here without a call, for good."""
         ...
 
     @property
     def futility(self) -> float:
-        """What is in the place of `Judging.futility` under this rule."""
+        """The value of `Judging.futility` under this rule."""
         ...
 
     @property
@@ -141,7 +141,7 @@ def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
 
 
 def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = None) -> FloatArray:
-    """What certifies a tie: the boundary on |z|, which may be given, unless that counts on what is given up."""
+    """The boundary on |z| that certifies a tie, which may be given, unless that counts on what is given up."""
     if is_giving_up(rule):
         return rule.ties.boundary(evidence)
     return rule.boundary(evidence) if boundary is None else boundary

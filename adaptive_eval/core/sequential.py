@@ -71,11 +71,11 @@ class Sequential:
         return ContinuedSequential(self, (_spent(self, looks, now, delta, self.start),))
 
     def _shape(self) -> WangTsiatis:
-        return _shape_of(self.kappa, self.start)
+        return _boundary_shape(self.kappa, self.start)
 
 
 @lru_cache(maxsize=64)
-def _shape_of(kappa: float, start: float) -> WangTsiatis:
+def _boundary_shape(kappa: float, start: float) -> WangTsiatis:
     from scorio.sinf.boundary import WangTsiatis
 
     # a hair below, so that rounding in t never hides the first look

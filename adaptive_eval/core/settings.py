@@ -118,7 +118,7 @@ class Budget:
 
     @property
     def currency(self) -> str:
-        """What a trial's price is counted in when trials are allocated: the scarcest thing that is capped."""
+        """The unit of a trial's price when trials are allocated: the scarcest thing that is capped."""
         for name in ("usd", "gpu_seconds", "tokens"):
             if getattr(self, name) is not None:
                 return name
@@ -126,7 +126,7 @@ class Budget:
 
 
 class Margin(NamedTuple):
-    """What a gate asks: is each model better than the baseline less delta, or worse?"""
+    """The question of a gate: is each model better than the baseline less delta, or worse?"""
 
     baseline: int
     delta: float
@@ -142,7 +142,7 @@ class Margin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bench:
-    """Who is compared on what: numbers of models and questions, the rubric's weights, and what a trial may cost.
+    """The setting of a comparison: numbers of models and questions, the rubric's weights, a trial's worst cost.
 
     Examples:
         Wrong, in part and right, and every trial of the second model costs at most a cent:

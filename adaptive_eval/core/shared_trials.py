@@ -36,7 +36,7 @@ STANDARD_ERRORS = 3.0
 
 
 class PairedEvidence(NamedTuple):
-    """What the judged pairs made of the same trials, and which of them are judged by that."""
+    """Evidence from trials that both models of a pair share, and which pairs are judged by it."""
 
     chosen: NDArray[np.bool_]
     found: PairedMoments

@@ -33,12 +33,12 @@ def some_of(values: Any, keep: NDArray[np.bool_], benches: int) -> Any:
 
 
 def undecided(memory: LatchedVerdicts) -> IndexArray:
-    """Where the pairs stand that are neither called nor tied; where verdicts latch, a look changes no other."""
+    """Positions of the pairs that are neither called nor tied; where verdicts latch, a look changes no other."""
     return np.flatnonzero((memory.call == 0) & ~memory.tie)
 
 
 def chosen(memory: LatchedVerdicts, among: IndexArray) -> LatchedVerdicts:
-    """What is remembered of the pairs that stand there."""
+    """The memory of the pairs at these positions."""
     return LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
 
 

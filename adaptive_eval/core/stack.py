@@ -150,7 +150,7 @@ class RunStack:
         )
 
     def _supply(self) -> AvailableTrials:
-        """What is left for every run, and for each of its pairs."""
+        """Supply left for every run, and for each of its pairs."""
         models, questions = self._shape
         trials = self._there.sum(axis=2, dtype=np.int64).ravel()
         nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros(len(trials), dtype=np.int64)
@@ -159,7 +159,7 @@ class RunStack:
         return AvailableTrials(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
 
     def _look(self, supply: AvailableTrials) -> JudgedLook:
-        """At every pair of which it may change something."""
+        """A look at every pair that it may change."""
         if self._plan.judging.latch:
             among = undecided(self._memory)
             left = replace(supply, affordable=np.asarray(supply.affordable)[among])
@@ -245,15 +245,15 @@ class RunStack:
         view = self._view(look, pairs, power, trials)
         policy = self._plan.policy
         if not weighs_questions(policy):
-            return self._one_by_one(view, of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool))
+            return self._compose_singly(view, of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool))
         of_runs = view.trial_var.reshape(self._issued.shape)
         weights = policy.weights(of_runs, view.question_weights).reshape(view.issued.shape)
         extra = spread_over_open(view, weights).astype(np.int32).reshape(self._issued.shape)
         fits = trials.sum(axis=1) + extra.sum(axis=(1, 2)) <= self._cap
-        return self._one_by_one(view, of, ~fits & going, extra, fits)
+        return self._compose_singly(view, of, ~fits & going, extra, fits)
 
     def _view(self, look: JudgedLook, pairs: IndexArray, power: FloatArray, trials: NDArray[np.int64]) -> View:
-        """What a policy may know of all runs."""
+        """The policy's view of all runs."""
         plan, questions = self._plan, self._shape[1]
         sizes = np.full(trials.size, questions)
         return View(
@@ -267,7 +267,7 @@ class RunStack:
             question_weights=plan.bench.question_weights,
         )
 
-    def _one_by_one(
+    def _compose_singly(
         self, view: View, of: IndexArray, which: BoolArray, extra: TrialArray, fits: BoolArray
     ) -> tuple[TrialArray, BoolArray]:
         """The rounds of some runs anew, each by itself and as far as its cap allows."""
@@ -338,7 +338,7 @@ class RunStack:
 
 
 def supply_of(supply: AvailableTrials, number: int, benches: int) -> AvailableTrials:
-    """What is left for one of several runs."""
+    """Supply left for one of several runs."""
     models, affordable = len(supply.trials) // benches, np.asarray(supply.affordable)
     own = slice(number * models, (number + 1) * models)
     left = float(affordable[number * (len(affordable) // benches)])
@@ -347,7 +347,7 @@ def supply_of(supply: AvailableTrials, number: int, benches: int) -> AvailableTr
 
 
 def _of_run(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
-    """What a policy may know of one run, by its own numbers of models."""
+    """The policy's view of one run, by its own numbers of models."""
     return View(
         open_pairs=pairs,
         power=view.power[mine],

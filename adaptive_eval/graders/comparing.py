@@ -36,7 +36,7 @@ class AnswersOfModel(Section):
 
     @field_validator("trials")
     @classmethod
-    def _of_this_run(cls, trials: int | None, info: ValidationInfo) -> int | None:
+    def _check_trials(cls, trials: int | None, info: ValidationInfo) -> int | None:
         if trials is not None and info.data.get("run") is not None:
             raise refuse("is for a model of this run: of an earlier one all answers are taken", "remove it")
         return trials
@@ -69,7 +69,7 @@ COMPARISON_RUBRIC = RubricConfig(
 
 
 class BothOrders(NamedTuple):
-    """What both orders say together."""
+    """The verdict of both orders together."""
 
     verdict: str
     order_dependent: bool
@@ -79,7 +79,7 @@ class BothOrders(NamedTuple):
 
 
 def compared(replies: Sequence[Said]) -> BothOrders:
-    """From the verdict where the answer stands first, and that where it stands second."""
+    """Combine the verdict with the answer first and that with it second."""
     ((forward,), (backward,)) = replies
     one = {FIRST: BETTER, SECOND: WORSE}.get(forward, TIE)
     other = {FIRST: WORSE, SECOND: BETTER}.get(backward, TIE)

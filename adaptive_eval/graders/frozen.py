@@ -28,7 +28,7 @@ SHORTEST = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FrozenThresholds:
-    """What was fitted."""
+    """Thresholds that were fitted."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     rest_on: Mapping[str, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def length_ratios(trials: SignalColumns, questions: Sequence[str], medians: Mapp
 
 
 def with_length_ratio(facts: Facts, question: str, medians: Mapping[str, float]) -> Facts:
-    """What is known of an answer, and how long it is beside others to the same question."""
+    """Signals of an answer, with its length relative to others to the same question."""
     if question not in medians or LENGTH not in facts:
         return facts
     return {**facts, LENGTH_RATIO: float(facts[LENGTH]) / medians[question]}

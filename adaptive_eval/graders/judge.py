@@ -77,7 +77,7 @@ class Judge(AskedGrader):
         return scores
 
     @model_validator(mode="after")
-    def _one_kind_of_reply(self) -> "Judge":
+    def _check_one_reply_kind(self) -> "Judge":
         given = [name for name in ("verdicts", "scores", "against") if getattr(self, name) != _default(name)]
         if len(given) > 1:
             raise refuse(f"has {' and '.join(given)}, which ask for different things", "keep one of them")
@@ -92,7 +92,7 @@ class Judge(AskedGrader):
 
     @property
     def form(self) -> JudgeForm:
-        """What it is asked for: scores, a comparison, or a verdict."""
+        """The kind of reply it is asked for: scores, a comparison, or a verdict."""
         if self.scores:
             return ByScores(self.scores)
         return ByVerdicts(self.verdicts) if self.against is None else ByComparison(self.against, self.longest)
@@ -101,7 +101,7 @@ class Judge(AskedGrader):
 
     @property
     def ballot(self) -> tuple[BallotField, ...]:
-        """What each reply is to say."""
+        """The form that each reply must have."""
         return self.form.ballot
 
     @property
@@ -143,26 +143,26 @@ class Judge(AskedGrader):
 
     @property
     def agreements(self) -> tuple[str, ...]:
-        """With a panel, the signals of how far each judge agrees with what was decided; the first is this one's."""
+        """Signals of a panel: how far each judge agrees with the decision; the first is this one's."""
         return agreement_signals(len(self.panel) + 1) if self.panel else ()
 
     def key_problem(self, question: Question) -> str | None:
         return self.form.key_problem(question)
 
     def transcript(self, question: Question, answer: str) -> Transcript:
-        """What the judge is sent about one answer, where nobody sees to the form of its reply."""
+        """The text that the judge is sent about one answer, where nobody sees to the form of its reply."""
         return self.transcripts(question, answer, structured=False)[0]
 
     def transcripts(self, question: Question, answer: str, *, structured: bool) -> tuple[Transcript, ...]:
-        """What the judge is sent for one vote: a transcript, or one for each order."""
+        """The texts that the judge is sent for one vote: a transcript, or one for each order."""
         form = self.form
-        words = self._words(form, structured=structured)
+        words = self._instruction_writer(form, structured=structured)
         return tuple(
             transcript_of(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
             for shown in form.shown(question, answer)
         )
 
-    def _words(self, form: JudgeForm, *, structured: bool) -> InstructionWriter:
+    def _instruction_writer(self, form: JudgeForm, *, structured: bool) -> InstructionWriter:
         def told(number: str) -> str:
             wanted = object_wanted(form.ballot) if structured else lines_wanted(form.ballot, number)
             return f"{form.task(self.criteria)}\n\n{warning_words(number, form.answers)}\n\n{wanted}"
@@ -188,17 +188,17 @@ class Judge(AskedGrader):
         return self.form.own_rubric
 
     def voted(self, votes: Sequence[Sequence[Said]]) -> Voted:
-        """What the votes come to, each with its replies; `GraderError` where there are too few, or they differ."""
+        """The decision of the votes, each with its replies; `GraderError` if too few, or they differ."""
         if 2 * len(votes) <= self.all_votes:
             raise GraderError("the judge has given too few verdicts")
         return self.form.voted(votes, self.all_votes)
 
     def signals_of(self, said: Said) -> dict[str, SignalValue]:
-        """What is known of an answer of which this is said; () of an empty one."""
+        """Signals of an answer with this verdict; () for an empty one."""
         return self.form.signals_of(said)
 
     def said_by(self, signals: Mapping[str, Any]) -> Said:
-        """What was said of an answer that has these signals; () where nothing was."""
+        """The verdict of an answer with these signals; () if there is none."""
         said = tuple(str(signals.get(one.name, "")) for one in self.form.label_ballot)
         return said if all(said) else ()
 

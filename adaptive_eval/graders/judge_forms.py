@@ -36,7 +36,7 @@ class JudgeLevel(Section):
 
 
 class Voted(NamedTuple):
-    """What all votes on an answer come to."""
+    """The decision of all votes on an answer."""
 
     said: Said
     """One level for each field of the ballot; () for an empty answer."""
@@ -63,11 +63,11 @@ class JudgeForm(ABC):
     @property
     @abstractmethod
     def ballot(self) -> tuple[BallotField, ...]:
-        """What each reply is to say."""
+        """The form that each reply must have."""
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:
-        """What a person says of an answer in the judge's place."""
+        """The form for a person who labels in the judge's place."""
         return self.ballot
 
     @property
@@ -91,23 +91,23 @@ class JudgeForm(ABC):
 
     @abstractmethod
     def task(self, criteria: str) -> str:
-        """What the judge is to do, and what it may say."""
+        """The judge's task, and the replies that it may give."""
 
     def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
-        """What the judge sees of an answer: one for each request of a vote."""
+        """The texts that show an answer to the judge: one for each request of a vote."""
         return (ShownTexts(question.prompt, question.answer, dict(zip(self.answers, (answer,), strict=True))),)
 
     def decided(self, question: Question, answer: str) -> Voted | None:
-        """What is known without asking; None: the judge has to say it."""
+        """The verdict that is known without asking; None if the judge has to give it."""
         return None if answer.strip() else EMPTY
 
     @abstractmethod
     def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
-        """What the votes come to, each with its replies, of as many as were wanted; `GraderError` where they differ."""
+        """The decision of the votes, of as many as were wanted, each with its replies; `GraderError` if they differ."""
 
     @abstractmethod
     def signals_of(self, said: Said) -> dict[str, SignalValue]:
-        """What is known of an answer of which this is said; () of an empty one."""
+        """Signals of an answer with this verdict; () for an empty one."""
 
     def signals_of_vote(self, voted: Voted) -> dict[str, SignalValue]:
         """The signals of a vote, with what all votes show of the judge."""

@@ -32,7 +32,7 @@ Transcripts = Callable[[bool], Sequence[Transcript]]
 
 
 class Vote(NamedTuple):
-    """What the judge replied, to one request or to one in each order, and what it says."""
+    """The judge's replies, to one request or to one in each order, and their verdict."""
 
     replies: Sequence[GraderReply]
     said: Sequence[Said] | GraderError

@@ -18,7 +18,7 @@ CUT = 60
 
 
 class KeysFound(NamedTuple):
-    """What the grader made of the answer keys."""
+    """Findings of the grader on the answer keys."""
 
     right: int
     """Keys that are graded right."""
@@ -29,15 +29,15 @@ class KeysFound(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What was found, in one line."""
+        """The findings in one line."""
         if not self.tried:
             return f"the answer keys are not tried: {self.unknown}"
         told = f"{self.right} answer keys are graded right"
         return told if self.unknown is None else f"{told}; the grader cannot be tried on the others: {self.unknown}"
 
 
-class _Told(Enum):
-    """What became of one key."""
+class _Finding(Enum):
+    """The finding on one key."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -47,7 +47,7 @@ class _Told(Enum):
 
 
 class _Tried(NamedTuple):
-    told: _Told
+    told: _Finding
     problem: str = ""
 
 
@@ -64,17 +64,17 @@ async def require_right_keys(grader: Grader, pool: GradingPool, questions: Seque
         tried += await asyncio.gather(*(_try(grader, pool, question) for question in some))
         if pool.refused is not None:
             raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
-    right = sum(one.told is _Told.RIGHT for one in tried)
+    right = sum(one.told is _Finding.RIGHT for one in tried)
     if isinstance(grader, Python) and not grader.key_is_answer:
-        failed = [one.problem for one in tried if one.told is _Told.FAILED]
+        failed = [one.problem for one in tried if one.told is _Finding.FAILED]
         raised = f"; it fails on {len(failed)} of them: {failed[0]}" if failed else ""
         return KeysFound(right, f"grader.key_is_answer says that they are no answers{raised}")
-    surely_wrong = {_Told.WRONG, _Told.FAILED} if grader.knows_right_answers or right else {_Told.FAILED}
+    surely_wrong = {_Finding.WRONG, _Finding.FAILED} if grader.knows_right_answers or right else {_Finding.FAILED}
     each = zip(questions, tried, strict=True)
     problems = [f"question {question.id}: {one.problem}" for question, one in each if one.told in surely_wrong]
     if problems:
         raise ConfigError(_refusal(grader, problems))
-    if any(one.told is _Told.UNSAID for one in tried):
+    if any(one.told is _Finding.UNSAID for one in tried):
         return KeysFound(right, "it does not say of every answer whether it is correct, or a question has no key")
     return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
 
@@ -89,12 +89,12 @@ async def _try(grader: Grader, pool: GradingPool, question: Question) -> _Tried:
             failed = failed or f"on the answer {_cut(text)} {error}"
             continue
         if "is_correct" not in marks.signals or not question.answer.strip():
-            return _Tried(_Told.UNSAID)
+            return _Tried(_Finding.UNSAID)
         if marks.signals["is_correct"]:
-            return _Tried(_Told.RIGHT)
+            return _Tried(_Finding.RIGHT)
         found = "nothing is found in it" if marks.extracted is None else f"found in it: {_cut(marks.extracted)}"
         wrong = wrong or f"the answer {_cut(text)} is graded wrong ({found})"
-    return _Tried(_Told.WRONG, wrong) if wrong else _Tried(_Told.FAILED, failed)
+    return _Tried(_Finding.WRONG, wrong) if wrong else _Tried(_Finding.FAILED, failed)
 
 
 def _refusal(grader: Grader, problems: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ AT_ONCE = 2**16
 
 
 class AnswerMeasures(NamedTuple):
-    """What was measured of one answer."""
+    """Measurements of one answer."""
 
     finish_reason: str
     prompt_tokens: int
@@ -42,7 +42,7 @@ class AnswerMeasures(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialSignals:
-    """Everything that a rubric can go by, of many trials."""
+    """Signals of many trials that a rubric can use."""
 
     said: tuple[Facts, ...]
     """Flags and what graders say: each that occurs, once."""
@@ -53,7 +53,7 @@ class TrialSignals:
 
     @classmethod
     def of(cls, said: Iterable[tuple[str | None, str | None]], measured: Iterable[AnswerMeasures]) -> "TrialSignals":
-        """From the stored signals (JSON) and flags of each trial, and its measures."""
+        """Build the signals from the stored JSON and flags of each trial, and its measures."""
         gathered = SignalsGathered()
         for one, own in zip(said, measured, strict=True):
             gathered.add(one, own)
@@ -64,13 +64,13 @@ class TrialSignals:
 
     def only(self, chosen: NDArray[np.bool_]) -> "TrialSignals":
         """Some of the trials."""
-        return self if chosen.all() else self._those(chosen)
+        return self if chosen.all() else self._select(chosen)
 
     def parts(self) -> Iterator["TrialSignals"]:
         """The trials in parts that fit into memory, one after another."""
-        return (self._those(slice(at, at + AT_ONCE)) for at in range(0, len(self), AT_ONCE))
+        return (self._select(slice(at, at + AT_ONCE)) for at in range(0, len(self), AT_ONCE))
 
-    def _those(self, chosen: NDArray[np.bool_] | slice) -> "TrialSignals":
+    def _select(self, chosen: NDArray[np.bool_] | slice) -> "TrialSignals":
         columns = {name: column[chosen] for name, column in self.measured.items()}
         return TrialSignals(self.said, self.said_at[chosen], columns)
 
@@ -112,22 +112,22 @@ class SignalsGathered:
         """One more trial."""
         for name, value in measured_facts(*measured).items():
             column = self._measured.setdefault(name, array("d"))
-            self._fill(column)
+            self._pad(column)
             column.append(_number(value))
         self._at.append(self._known.setdefault(said, len(self._known)))
 
     def whole(self) -> TrialSignals:
         """All that was gathered, as columns."""
         for column in self._measured.values():
-            self._fill(column)
+            self._pad(column)
         there = {name: np.frombuffer(column) for name, column in self._measured.items()}
         nowhere = np.broadcast_to(np.nan, len(self._at))
         at = np.frombuffer(self._at, np.int32)
         return TrialSignals(
-            tuple(_said(*one) for one in self._known), at, {name: there.get(name, nowhere) for name in MEASURES}
+            tuple(_stored_facts(*one) for one in self._known), at, {name: there.get(name, nowhere) for name in MEASURES}
         )
 
-    def _fill(self, column: "array[float]") -> None:
+    def _pad(self, column: "array[float]") -> None:
         """With the trials until now that do not have it."""
         lacking = len(self._at) - len(column)
         if lacking:
@@ -189,7 +189,7 @@ def _category(rubric: Rubric, facts: Facts) -> int:
         return NO_CATEGORY
 
 
-def _said(signals: str | None, flags: str | None) -> Facts:
+def _stored_facts(signals: str | None, flags: str | None) -> Facts:
     up = set((flags or "").split())
     told: dict[str, SignalValue] = {flag: flag in up for flag in FLAGS}
     try:

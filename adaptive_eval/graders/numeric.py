@@ -45,7 +45,7 @@ class Numeric(GraderOptions):
     """How far the answer may be from the key, as a share of the key."""
 
     def grade(self, text: str, question: Question) -> Marks:
-        said = _said(final_text(text))
+        said = _stated_number(final_text(text))
         if said is None:
             return marks(False, None)
         keys, values = _known_values(question.answer), _values_said(said)
@@ -64,7 +64,7 @@ class Numeric(GraderOptions):
         return ARITHMETIC.abs(ARITHMETIC.subtract(value, key)) <= allowed
 
 
-def _said(text: str) -> str | None:
+def _stated_number(text: str) -> str | None:
     """The number that the text gives as its answer, as it is written."""
     box = last_box(text)
     if box is not None:
@@ -89,7 +89,7 @@ def _spelled(text: str) -> str:
 
 
 def _values(text: str) -> tuple[Decimal, ...]:
-    """What a written number may mean: one value, or two where it is a percentage; none where it is no number."""
+    """Meanings of a written number: one value, or two where it is a percentage; none where it is no number."""
     match = NUMBER.fullmatch(_spelled(text).strip().lstrip("$€£¥").strip())
     if match is None or len(match[0]) > DIGITS:
         return ()

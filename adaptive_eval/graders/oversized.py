@@ -42,7 +42,7 @@ class _Group(NamedTuple):
 
 
 def oversized(said: str, key: str) -> str | None:
-    """What an answer has more of than can be compared; None: nothing."""
+    """The measure of an answer that is too large to be compared; None if none is."""
     given, wanted = sizes(said), sizes(key)
     return next((name for name, most in MOST.items() if given[name] > max(most, wanted[name])), None)
 

@@ -42,7 +42,7 @@ class Rubric(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each category 0..C is called."""
+        """Name of each category 0..C."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class Rubric(Protocol):
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What has to be fitted before it can give a category."""
+        """Thresholds that must be fitted before it can give a category."""
         ...
 
     @property
@@ -164,7 +164,7 @@ class RubricConfig(Section):
 
     @field_validator("categories")
     @classmethod
-    def _one_for_the_rest(cls, categories: tuple[CategoryConfig, ...]) -> tuple[CategoryConfig, ...]:
+    def _check_default_category(cls, categories: tuple[CategoryConfig, ...]) -> tuple[CategoryConfig, ...]:
         names = [category.name for category in categories]
         rest = [category.name for category in categories if not category.when]
         if categories and len(rest) != 1:
@@ -178,7 +178,7 @@ class RubricConfig(Section):
 
     @field_validator("name")
     @classmethod
-    def _known(cls, name: str, info: ValidationInfo) -> str:
+    def _check_name(cls, name: str, info: ValidationInfo) -> str:
         known = ("binary", *SCHEMATA)
         if name not in known and info.data.get("categories") == ():
             raise refuse("must name a rubric that is there, or come with `categories`", f"those are {', '.join(known)}")
@@ -198,7 +198,7 @@ class RubricConfig(Section):
 
     @property
     def percentiles(self) -> Mapping[str, Percentile]:
-        """What it compares with that is a percentile, given as a number or not."""
+        """Thresholds that are percentiles, given as a number or not."""
         if self.categories or self.name == "binary":
             return _percentiles(self.categories)
         return {name: PERCENTILES[name] for name in SCHEMATA[self.name].thresholds}
@@ -235,7 +235,7 @@ def _percentiles(categories: tuple[CategoryConfig, ...]) -> dict[str, Percentile
 
 
 def percentile_name(signal: str, limit: str) -> str:
-    """What the percentile of a signal is called, such as `completion_tokens p33`."""
+    """Name of the percentile of a signal, such as `completion_tokens p33`."""
     return f"{signal} {limit}"
 
 

@@ -82,7 +82,7 @@ class JudgeCriterion(Section):
 
     @property
     def told(self) -> str:
-        """What it is called where a judge is told of it."""
+        """Its name in a judge's transcript."""
         return f"{self.name} ({', '.join(self.in_order)})"
 
 
@@ -167,5 +167,5 @@ def _different(values: Sequence[float]) -> list[float]:
 
 
 def middle(levels: Sequence[str], in_order: Sequence[str]) -> str:
-    """Of several votes the middle one; of two in the middle the lower."""
+    """The middle one of several votes; of two in the middle the lower."""
     return sorted(levels, key=in_order.index)[(len(levels) - 1) // 2]

@@ -35,12 +35,12 @@ class LabelScores(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the probability at the slot, on the labels that are in sight."""
+        """Share of the probability at the slot that is on the labels in sight."""
         return sum(math.exp(value) for at, value in enumerate(self.values) if at not in self.unseen)
 
 
 def label_scores(slot: Slot, labels: Sequence[str]) -> LabelScores:
-    """What a slot says of each label; `GraderError` where it holds no label, or what are no log-probabilities."""
+    """Score of each label at a slot; raises `GraderError` if it holds no label, or no log-probabilities."""
     shown = _different(slot)
     total = sum(math.exp(value) for value in shown.values())
     if not shown or max(shown.values()) > ABOVE_ZERO or total > 1.0 + ABOVE_ZERO * len(shown):

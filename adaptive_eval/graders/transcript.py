@@ -47,7 +47,7 @@ InstructionWriter = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class ShownTexts:
-    """What a transcript shows of one grading: the texts as they came."""
+    """Texts of one grading that a transcript shows, as they came."""
 
     question: str
     reference: str
@@ -58,7 +58,7 @@ class ShownTexts:
 def transcript_of(
     shown: ShownTexts, *, words: InstructionWriter, criteria: str, template: str, longest: int
 ) -> Transcript:
-    """What is sent about answers, of each of which at most `longest` bytes are seen."""
+    """The transcript about answers, of each of which at most `longest` bytes are seen."""
     answers = {name: shortened(visible(text), longest) for name, text in shown.answers.items()}
     parts = {"question": visible(shown.question), "reference": visible(shown.reference), **answers}
     number = _number((*parts.values(), criteria))
@@ -74,22 +74,22 @@ def transcript_of(
 
 
 def verifying_words(labels: Sequence[tuple[str, str]], criteria: str) -> InstructionWriter:
-    """What a verifier is told: to reply with one letter, so that the place where it stands is known."""
+    """Instructions to a verifier: to reply with one letter, so that the place where it stands is known."""
 
-    def told(number: str) -> str:
+    def write(number: str) -> str:
         letters = ", ".join(name for name, _ in labels[:-1]) + f" or {labels[-1][0]}"
         return (
             f"{grading_words(labels, criteria, 'labels')}\n\n{warning_words(number, ANSWER)}\n\n"
             f"Reply with one letter, {letters}, and with nothing else."
         )
 
-    return told
+    return write
 
 
 def grading_words(
     levels: Sequence[tuple[str, str]], criteria: str, what: str, task: str = "You grade one answer to a question."
 ) -> str:
-    """What is to be done, by which criteria, and what may be said of it."""
+    """Instructions to a judge: its task, the criteria, and the replies it may give."""
     told = "\n".join(f"- {name}: {says}" if says else f"- {name}" for name, says in levels)
     asked = f"\n{criteria}\n" if criteria else "\n"
     return f"{task}{asked}\nThe {what} are:\n{told}"

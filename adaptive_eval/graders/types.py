@@ -31,7 +31,7 @@ INSPECT_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
 
 class Marks(NamedTuple):
-    """What a grader found: its signals, and the answer it took out of the text (None: there was none)."""
+    """Findings of a grader: its signals, and the answer it took out of the text (None: there was none)."""
 
     signals: Mapping[str, SignalValue]
     extracted: str | None

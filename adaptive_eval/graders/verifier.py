@@ -55,7 +55,7 @@ class Verifier(AskedGrader):
 
     @field_validator("sampling")
     @classmethod
-    def _one_token(cls, sampling: Sampling) -> Sampling:
+    def _check_logprobs(cls, sampling: Sampling) -> Sampling:
         if not sampling.logprobs or (sampling.top_logprobs or 0) < len(LABELS):
             raise refuse("must ask for log-probabilities", "set logprobs: true, and top_logprobs to 3 or more")
         return sampling
@@ -70,7 +70,7 @@ class Verifier(AskedGrader):
         return None if self.beside is None else self.beside.key_problem(question)
 
     def transcript(self, question: Question, answer: str) -> Transcript:
-        """What the verifier is sent about one answer."""
+        """The text that the verifier is sent about one answer."""
         words = verifying_words(tuple(zip(LABELS, SAYS, strict=True)), self.criteria)
         shown = ShownTexts(question.prompt, question.answer, {"answer": answer})
         return transcript_of(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
@@ -82,14 +82,14 @@ class Verifier(AskedGrader):
 
     @property
     def asked_as(self) -> str:
-        """What the scores of the request without content depend on."""
+        """Settings on which the scores of the request without content depend."""
         sent = self.content_free
         sampled = self.sampling.model_dump_json(exclude_defaults=True)
         told = "\0".join((self.server.model, sent.system, sent.user, sampled))
         return blake2b(told.encode(), digest_size=16).hexdigest()
 
     def signals_of(self, label: str) -> dict[str, SignalValue]:
-        """What a verifier without an error says of an answer with this label: it is sure of it."""
+        """Signals of an answer with this label, by a verifier without an error: it is sure of it."""
         sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
         return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}
 
@@ -109,7 +109,7 @@ class Verifier(AskedGrader):
 
 
 class VerifierOpinion(NamedTuple):
-    """What the verifier thinks of one answer."""
+    """The verifier's opinion of one answer."""
 
     probabilities: tuple[float, ...]
     open: float

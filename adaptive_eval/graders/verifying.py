@@ -54,7 +54,7 @@ class VerifierPool(AskingPool):
             await self._beside.close()
 
     async def marks(self, text: str, question: Question) -> Marks:
-        """What the grader beside it finds; the verifier is not tried on answer keys, since that would cost."""
+        """Marks of the grader beside it; the verifier is not tried on answer keys, since that would cost."""
         if self._beside is None:
             return await super().marks(text, question)
         return await self._beside.marks(text, question)
@@ -71,7 +71,7 @@ class VerifierPool(AskingPool):
         lost = NO_COST if again is None else self.lost_with(answer.text, question)
         used, came = self._used([reply], lost)
         try:
-            found = found_in(_scores_of(reply.answer, reply.error), baseline, self._verifier)
+            found = found_in(_reply_scores(reply.answer, reply.error), baseline, self._verifier)
         except GraderError as error:
             raise JudgeFailed(str(error), used) from None
         marks = self._verifier.marks(found, beside, used, came)
@@ -113,7 +113,7 @@ class VerifierPool(AskingPool):
         return VerifierBaseline(self.asked_as, scores, used)
 
 
-def _scores_of(reply: Answer | None, error: GraderError | None) -> LabelScores:
+def _reply_scores(reply: Answer | None, error: GraderError | None) -> LabelScores:
     if reply is None:
         raise error or GraderError("the verifier gave no reply")
     if "timed_out" in reply.signals:

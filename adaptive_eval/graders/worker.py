@@ -72,7 +72,7 @@ class LimitExceeded(BaseException):
 
 
 class TaskLimits:
-    """What one task may use; the alarm looks every 0.1 s while a task is being graded."""
+    """Limits of one task; the alarm looks every 0.1 s while a task is being graded."""
 
     def __init__(self, seconds: float, gib: float) -> None:
         self._seconds, self._gib = seconds, gib
@@ -198,7 +198,7 @@ class WorkerDead(Exception):
 
 
 def _import_paths() -> list[str]:
-    """Where this process imports from, whatever folder the worker runs in."""
+    """Import paths of this process, whatever folder the worker runs in."""
     return [str(Path(entry).absolute()) for entry in sys.path]
 
 

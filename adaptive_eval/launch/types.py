@@ -84,7 +84,7 @@ class PoolConfig(Section):
         return require_amounts(resources)
 
     @model_validator(mode="after")
-    def _is_one_or_the_other(self) -> "PoolConfig":
+    def _check_places(self) -> "PoolConfig":
         if self.of_cluster and self.most is None:
             raise refuse("has places: cluster, but not `most`", "say how many it may have at a time, as in most: 8")
         if not self.of_cluster and (self.most is not None or self.resources is not None):
@@ -175,7 +175,7 @@ class LaunchConfig(Section):
     def _can_be_run(cls, command: str | tuple[str, ...] | None, info: ValidationInfo) -> object:
         if command is None:
             return None
-        words = _words(command)
+        words = _split_command(command)
         texts = (*words, *map(str, info.data.get("env", {}).values()))
         if not any("{port}" in text for text in texts):
             raise refuse("must have {port}, since the run chooses a port that is free", "add it, as in --port {port}")
@@ -210,7 +210,7 @@ class LaunchConfig(Section):
     @property
     def words(self) -> tuple[str, ...] | None:
         """The command's words; None for vLLM."""
-        return None if self.command is None else _words(self.command)
+        return None if self.command is None else _split_command(self.command)
 
     @property
     def names_place(self) -> bool:
@@ -223,7 +223,7 @@ def spelled_flag(flag: str) -> str:
     return flag.replace("_", "-")
 
 
-def _words(command: str | tuple[str, ...]) -> tuple[str, ...]:
+def _split_command(command: str | tuple[str, ...]) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(command)) if isinstance(command, str) else command
     except ValueError as error:

@@ -34,7 +34,7 @@ def load_questions(
     """
     if config.benchmarks:
         each = {name: load_questions(own, folder=folder, seed=seed) for name, own in config.benchmarks.items()}
-        return tuple(_of_benchmark(name, question) for name, own in each.items() for question in own)
+        return tuple(_prefix_ids(name, question) for name, own in each.items() for question in own)
     source = str(config.dataset or config.function or config.world or config.task or folder / (config.path or ""))
     questions = _from_rows(read_rows(config, folder) if rows is None else rows, config, source)
     if not questions:
@@ -44,7 +44,7 @@ def load_questions(
     return tuple(questions[: config.limit])
 
 
-def _of_benchmark(name: str, question: Question) -> Question:
+def _prefix_ids(name: str, question: Question) -> Question:
     cluster = None if question.cluster is None else f"{name}/{question.cluster}"
     return replace(question, id=f"{name}/{question.id}", cluster=cluster)
 
@@ -60,7 +60,7 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) ->
     problems: dict[str, list[str]] = {}
     for row in rows:
         found = list(_unreadable(row, config))
-        if not found and not _kept(row, config.filter):
+        if not found and not _is_wanted(row, config.filter):
             continue
         found = found or list(_problems(row.fields, config.fields))
         if not found:
@@ -206,7 +206,7 @@ def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | N
     return f"has {len(value)} choices, but there are {MAX_CHOICES} letters" if len(value) > MAX_CHOICES else None
 
 
-def _kept(row: FileRow, wanted: Mapping[str, Scalar | tuple[Scalar, ...]]) -> bool:
+def _is_wanted(row: FileRow, wanted: Mapping[str, Scalar | tuple[Scalar, ...]]) -> bool:
     allowed = {name: values if isinstance(values, tuple) else (values,) for name, values in wanted.items()}
     return all(as_text(_get(row.fields, name)) in map(as_text, values) for name, values in allowed.items())
 

@@ -108,8 +108,10 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 def render(prompt: PromptConfig, question: Question, api: Literal["chat", "completions"] = "chat") -> Prompt:
     """Messages that a model is sent for a question."""
-    asked = _asked(prompt.template, question)
-    shown = [(_asked(prompt.template, _as_question(example)), example.answer) for example in prompt.few_shot]
+    asked = _fill_template(prompt.template, question)
+    shown = [
+        (_fill_template(prompt.template, _example_question(example)), example.answer) for example in prompt.few_shot
+    ]
     if api == "chat":
         system = [Message("system", prompt.system)] if prompt.system is not None else []
         turns = [turn for ask, answer in shown for turn in (Message("user", ask), Message("assistant", answer))]
@@ -119,7 +121,7 @@ def render(prompt: PromptConfig, question: Question, api: Literal["chat", "compl
     return Prompt(text="\n\n".join([*blocks, asked]))
 
 
-def _asked(template: str, question: Question) -> str:
+def _fill_template(template: str, question: Question) -> str:
     if "choices" in template_fields(template) and not question.choices:
         raise ConfigError(
             f"prompt.template has {{choices}}, but question {question.id!r} has none; set questions.fields.choices"
@@ -127,7 +129,7 @@ def _asked(template: str, question: Question) -> str:
     return fill(template, _values(question))
 
 
-def _as_question(example: FewShotExample) -> Question:
+def _example_question(example: FewShotExample) -> Question:
     return Question("few_shot", example.prompt, example.answer, example.choices)
 
 

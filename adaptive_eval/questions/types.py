@@ -93,7 +93,7 @@ class QuestionsConfig(Section):
 
     @field_validator("world")
     @classmethod
-    def _one_source(cls, world: str | None, info: ValidationInfo) -> str | None:
+    def _check_one_source(cls, world: str | None, info: ValidationInfo) -> str | None:
         sources = {**info.data, "world": world}
         given = [name for name in ("path", "dataset", "function", "task", "world") if sources.get(name) is not None]
         if info.data.get("benchmarks") and set(given) <= {"world"}:

@@ -161,10 +161,11 @@ def _by_other_keys(
 
 def _with_longer_keys(right: Sequence[str], key: str) -> Iterator[str]:
     """The right answers with a longer word or number where the key stood as one."""
-    if key[:1].isalnum() and key[-1:].isalnum():
+    if key[-1:].isalnum():
         whole = re.compile(rf"(?<![\w.]){re.escape(key)}(?!\w)")
+        before = (MORE + key,) * key[0].isalnum()  # a sign before a number begins a word of its own
         for text in right:
-            for longer in (MORE + key, key + MORE):
+            for longer in (*before, key + MORE):
                 if whole.search(text):
                     yield whole.sub(longer, text)
 

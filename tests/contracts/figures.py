@@ -44,11 +44,12 @@ OF_A_VIEW = ("models", "trials", "posterior_of", "traffic")
 """Fields in the order of the configuration."""
 QUANTITIES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "lo", "hi", "corrected"),
+    "accuracy": ("score", "lo", "hi", "corrected"),
     "trials": ("trials", "stored_trials"),
     "tokens": ("tokens",),
     "usd": ("usd",),
 }
-"""Fields of a model that an axis may show whose label begins with this word."""
+"""Fields of a model that an axis may show whose label begins with this word, or with `cost` and has it."""
 CODE = re.compile(r"[A-Za-z]_[A-Za-z]|[a-z][A-Z]|^[^A-Za-z]*$")
 """Words of a program, and what holds no word at all."""
 
@@ -347,8 +348,10 @@ def _check_quantities(figures: _Figures, view: RunView, first: "Figure") -> None
     """An axis beside the names of the models shows the quantity that its label begins with."""
     for number, axes in enumerate(first.axes):
         for along, names_along in (("x", "y"), ("y", "x")):
-            word, *_ = re.findall(r"\w+", getattr(axes, f"{along}axis").get_label_text().lower()) or [""]
-            if word in QUANTITIES and len(places_of(axes, names_along, view.models)) == len(view.models):
+            words = re.findall(r"\w+", getattr(axes, f"{along}axis").get_label_text().lower())
+            naming = words if words[:1] == ["cost"] else words[:1]
+            word = next((one for one in naming if one in QUANTITIES), None)
+            if word and len(places_of(axes, names_along, view.models)) == len(view.models):
                 now = figures.of(_with_more(view, QUANTITIES[word])).axes[number]
                 same = marks_by_place(axes, names_along) == marks_by_place(now, names_along)
                 fail_unless(
