@@ -265,20 +265,17 @@ class BatchesInFlight:
         It is asked as far as the caps bear it twice, so that losses do not end the run, or one trial of each where that
         is not borne and all before it has come. So where it is over is a function of what its trials cost.
         """
-        parts = [batch for batch in self._batches if batch.open < batch.size]
-        if not parts:
-            return True
-        now, most = max(batch.open for batch in parts), max(batch.size for batch in parts)
-        opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._bears(size, 2))
-        if opened == now:
-            if any(batch.owed(batch.open) for batch in self._batches):
+        while parts := [batch for batch in self._batches if batch.open < batch.size]:
+            now, most = max(batch.open for batch in parts), max(batch.size for batch in parts)
+            opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._bears(size, 2))
+            is_owed = any(batch.owed(batch.open) for batch in self._batches)
+            if opened == now and is_owed:
                 return True
-            if not self._bears(now + 1):
+            if opened == now and not self._bears(now + 1):
                 return False
-            opened = now + 1
-        for batch in parts:
-            batch.open = min(opened, batch.size)
-        self.rounds_issued += 1
+            for batch in parts:
+                batch.open = min(max(opened, now + 1), batch.size)
+            self.rounds_issued += 1
         return True
 
     def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:

@@ -295,6 +295,18 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
         assert again.finished is Reason.WALL_TIME
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_first_round_in_parts_goes_on_after_a_kill(seed: int) -> None:
+    """A start that finds more answers than its first part asks for opens the next one at once."""
+    bench = Bench(models=2, questions=2, weights=np.array([0.0, 1.0]), worst_cost=(Cost(0, 0.0, 1.0),) * 2)
+    plan = Plan(bench, trials=Trials(3, 3), budget=Budget(gpu_seconds=8.2))
+    answers = Answers(plan, seed)
+    expected = straight(plan, answers)
+    killed = Shell(plan, answers, np.random.default_rng(seed), restarts=0.3).run()
+    assert exact(killed.looks) == exact(expected.looks)
+    assert killed.finished is expected.finished
+
+
 def test_without_a_cap_time_is_of_no_account() -> None:
     controller = Controller(never(Budget()))
     controller.tick(1e9)
