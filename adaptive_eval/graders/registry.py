@@ -70,7 +70,7 @@ class InspectScores(GraderOptions):
 GraderConfig = Annotated[
     ByKey | Python | Judge | Verifier | Logged | AsTheyAre | InspectScores | ByBenchmark, Field(discriminator="kind")
 ]
-"""Whichever it is, by its `kind`: a new one has its line here, and is in every list then."""
+"""Any grader, by its `kind`: one that reads no answer key has its line here, all others in `ByKey`."""
 STORED_ONLY = ("logged", "as_they_are", "inspect", "by_benchmark")
 """The kinds that no file has to name, and no list offers: they stand in stored runs, or follow from benchmarks."""
 GRADERS: dict[str, type[GraderOptions]] = {

@@ -83,7 +83,7 @@ def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.Monke
     """Of models that are sure of every question all runs are one run."""
     chances = np.stack([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
     rng = np.random.default_rng(0)
-    both = [way(plan(), chances, 2, rng) for way in (module._side_by_side, module._one_by_one)]
+    both = [way(plan(), chances, 2, rng) for way in (module._side_by_side, module._simulate_singly)]
     for one, other in zip(*both, strict=True):
         assert one.tolist() == other.tolist()
 

@@ -563,6 +563,11 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
 ]
 
 
+def test_a_grader_that_takes_a_part_of_a_signed_key_is_found() -> None:
+    with pytest.raises(AssertionError, match="finds the key '-4' in a longer word, and calls 'It is -4777' right"):
+        check_grader(lambda text, question: question.answer in text, Question("q", "?", "-4"), ["It is -4"], ["5"])
+
+
 @pytest.mark.parametrize(("function", "said"), BROKEN_FUNCTIONS, ids=range(len(BROKEN_FUNCTIONS)))
 def test_a_bug_in_a_function_that_grades_is_found(function: Callable[..., object], said: str) -> None:
     question = replace(KEY, metadata=dict(KEY.metadata))
