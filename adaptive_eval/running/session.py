@@ -6,11 +6,14 @@ import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 from adaptive_eval import __version__
 from adaptive_eval.config.planning import longest_prompts
 from adaptive_eval.config.prepare import PreparedRun, make_lane
-from adaptive_eval.core import Controller, Look
+from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_unjudged
@@ -24,7 +27,6 @@ from adaptive_eval.running.interrupts import StopSource
 from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.running.settled import SettledCommands
-from adaptive_eval.running.warm_up import warm_up
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
@@ -104,7 +106,7 @@ class Session:
 
     async def carry_on(self, opened: OpenedStore, news: Sequence[Event], interrupts: StopSource) -> Ended:
         """Run until the end, and write it down."""
-        warm_up(self._prepared.plan)
+        _solve_boundary(self._prepared.plan)
         trials = self._store.reader.trial_count()
         kind = RunResumed if opened.resumed else RunStarted
         longest = dict(zip(self._prepared.models, longest_prompts(self._prepared.prompts), strict=True))
@@ -236,3 +238,13 @@ class Session:
         else:
             self._commands.hurry()
             self._serving.hurry()
+
+
+def _solve_boundary(plan: Plan) -> None:
+    """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second, and
+    would stop the loop of a run for so long."""
+    bench = Bench(models=2, questions=plan.drawn or 1, weights=plan.bench.weights)
+    plain = replace(plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None)
+    toy = Controller(plain)
+    while not toy.looks:
+        toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])
