@@ -5,6 +5,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 
 from rich.cells import cell_len
 
@@ -29,6 +30,7 @@ SHOWN_WARNINGS = 5
 WIDEST_NAME = 32
 WIDEST_ID = 40
 LONGEST_REASON = 1000
+LONGEST_WARNING = 400
 AFRESH = "--fresh, or another --run-dir"
 UNDECIDED = ("open", "out_of_reach", "blocked")
 
@@ -258,7 +260,8 @@ def _fixed_share(trials: int, fixed: int) -> str:
 def _warnings(results: Results) -> Iterator[str]:
     for warning in results.warnings[:SHOWN_WARNINGS]:
         subject = "" if warning.model is None else f"{safe_name(warning.model, WIDEST_NAME)}: "
-        yield f"warning   {subject}{safe_line(warning.text, 300)}"
+        text = shorten(safe_line(warning.text, LONGEST_REASON), LONGEST_WARNING, placeholder=" …")
+        yield f"warning   {subject}{text}"
     if len(results.warnings) > SHOWN_WARNINGS:
         yield f"          and {len(results.warnings) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"
 

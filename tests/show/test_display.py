@@ -28,7 +28,7 @@ from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import finding
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.results import ModelRow, PairRow, Results
+from adaptive_eval.record.results import Caution, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.status import CurrentTraffic, Standing, Status, standings
@@ -134,6 +134,14 @@ async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(tmp_p
     assert "and 6 more: see the report; 0 of 9 comparisons are decided." in lines
     assert "results   runs/ten/results.json, and beside it every answer" in lines
     assert lines[-1] == "Next: adaptive-eval report runs/ten"
+
+
+def test_a_warning_is_cut_between_words() -> None:
+    words = [f"word{number}" for number in range(100)]
+    found = replace(ten_models(), warnings=(Caution("odd", None, " ".join(words)),))
+    (line,) = [line for line in findings(found, None, None) if line.startswith("warning")]
+    *whole, last = line.removeprefix("warning   ").split()
+    assert last == "…" and whole == words[: len(whole)] and len(whole) > 40
 
 
 def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> None:
