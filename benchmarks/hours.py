@@ -6,7 +6,7 @@ and 7 times as fast as one of 256. A server is held from its first answer
 to its last; one that would idle for longer than its start takes is stopped, and each start is paid. Places that models
 share are held until the last model is done. All that was asked is counted, and everybody waits for it.
 
-    python benchmarks/hours.py [--quick] [--runs 6] [--json PATH] [--markdown PATH]
+    python benchmarks/hours.py [--quick] [--runs 40] [--json PATH] [--markdown PATH]
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from answer_times import AnswerTimes, latency_of_mean
 from scenarios import CAP, Scenario, paced, recorded, simulated
-from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+from tables import Check, add_data, arguments, machine, markdown, publish
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.core import Controller, Pace
@@ -43,12 +43,18 @@ FIXED: dict[str, Any] = {
     "pace": Pace(lookahead=CAP),
 }
 """All trials are there at once."""
-HEADER = ("set", "served", "tail", "slots", "pace", "wall", "held", "asked", "starts", "called", "wrong")
+HEADER = (
+    "served", "tail", "slots", "wall", "held", "goal", "asked", "over `answers`", "goal", "called", "held, `answers`"
+)  # fmt: skip
 EXPLAINED = """\
-*wall*, *held* (server time, starts included) and *asked* are shares of those of the fixed design on the same servers;
-*called* are comparisons of neighbours that were called, *wrong* those for a model that is not better. *starts* of
-servers, or changes of the model at a place. *tail*: sigma of the logarithm of an answer's length, and at how many
-medians it is cut. Spread: the slowest model takes 8 times as long as the fastest. Means of {runs} runs. {machine}"""
+For what share of the fixed design's time are servers held by a run at `favour: time`? Simulated clock,
+{scenario}, answers log-normal and twice as long when wrong, starts of a minute included; means of {runs} runs,
+the same worlds in each row. *Slots* are requests at a time a model. *Tail*: sigma of the logarithm of an answer's
+length, and at how many medians it is cut. *Spread*: the slowest model takes 8 times as long as the fastest.
+
+*wall*, *held* (with its standard error) and *asked* are shares of those of the fixed design on the same servers, and
+*over `answers`* is what is asked in what `favour: answers` asks in the same worlds. *called* are comparisons of
+neighbours that were called. The last column is what `answers` holds. {machine}."""
 
 
 class Setting(NamedTuple):
@@ -150,8 +156,17 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     return Hours(timeline.seconds, hours, asked, starts, found.called, found.wrong)
 
 
-def shares(scenario: Scenario, setting: Setting, runs: int) -> dict[Favour, Hours]:
-    """The mean of each pace, its times as shares of those of the fixed design in the same worlds."""
+class Shares(NamedTuple):
+    """Both paces in some worlds, their times as shares of those of the fixed design there."""
+
+    answers: Hours
+    time: Hours
+    error: float
+    """Standard error of what `time` holds."""
+
+
+def shares(scenario: Scenario, setting: Setting, runs: int) -> Shares:
+    """The means over the first worlds."""
     found: dict[Favour, list[FloatArray]] = {"answers": [], "time": []}
     for seed in range(runs):
         fixed = replay(scenario, setting, FIXED, seed)
@@ -159,13 +174,14 @@ def shares(scenario: Scenario, setting: Setting, runs: int) -> dict[Favour, Hour
             one = np.array(replay(scenario, setting, paced(scenario, favour), seed))
             one[:2] /= (fixed.wall, fixed.held)
             found[favour].append(one)
-    return {favour: Hours(*np.mean(some, axis=0).tolist()) for favour, some in found.items()}
+    answers, time = (Hours(*np.mean(some, axis=0).tolist()) for some in found.values())
+    return Shares(answers, time, float(np.std(found["time"], axis=0)[1] / np.sqrt(max(runs - 1, 1))))
 
 
-def checks(scenario: Scenario, setting: Setting, found: dict[Favour, Hours]) -> Iterator[Check]:
+def checks(setting: Setting, found: Shares) -> Iterator[Check]:
     """What was to be shown, by this setting."""
-    time, answers = found["time"], found["answers"]
-    what = f"{scenario.name}, {setting.served}, {setting.tail}, {setting.slots} slots"
+    answers, time, _ = found
+    what = f"{setting.served}, {setting.tail}, {setting.slots} slots"
     if setting.goal is not None:
         yield Check(f"{what}: held", round(time.held, 3), f"<= {setting.goal}", time.held <= setting.goal)
     if setting.asked is not None:
@@ -173,25 +189,35 @@ def checks(scenario: Scenario, setting: Setting, found: dict[Favour, Hours]) -> 
         yield Check(f"{what}: asked beside answers", round(times, 3), f"<= {setting.asked}", times <= setting.asked)
 
 
+def met(value: float, goal: float | None) -> str:
+    """A goal, and whether it is met."""
+    return "" if goal is None else f"{goal:g}: {'yes' if value <= goal else 'no'}"
+
+
 def main() -> None:
     parser = arguments("Server time and wall time of the paces.")
     add_data(parser)
-    parser.add_argument("--runs", type=int, default=6, help="seeds of each row")
+    parser.add_argument("--runs", type=int, default=40, help="seeds of each row")
     options = parser.parse_args()
     there = (options.data / "aime2024_counts.npz").exists()
-    scenarios = [recorded(options.data, "aime2024") if there else simulated("coins")]
+    scenario = recorded(options.data, "aime2024") if there else simulated("coins")
     settings, runs = (SETTINGS[1:2], 1) if options.quick else (SETTINGS, options.runs)
     rows, told = list[tuple[object, ...]](), list[Check]()
-    for scenario in scenarios:
-        for setting in settings:
-            found = shares(scenario, setting, runs)
-            told += checks(scenario, setting, found)
-            for favour, one in found.items():
-                cells = (*(f"{value:.3f}" for value in one[:3]), f"{one.starts:.0f}", *(f"{v:.2f}" for v in one[4:]))
-                rows.append((scenario.name, setting.served, setting.tail, setting.slots, favour, *cells))
-                print(*rows[-1], flush=True)
-    explained = EXPLAINED.format(runs=runs, machine=machine())
-    publish(options, f"# Hours of servers\n\n{markdown(HEADER, rows)}\n\n{explained}\n\n{check_table(told)}", told)
+    for setting in settings:
+        found = shares(scenario, setting, runs)
+        told += checks(setting, found)
+        answers, time, error = found
+        rows.append((
+            setting.served, setting.tail, setting.slots, f"{time.wall:.3f}", f"{time.held:.3f} ± {error:.3f}",
+            met(time.held, setting.goal), f"{time.asked:.3f}", f"{time.asked / answers.asked:.2f}",
+            met(time.asked / answers.asked, setting.asked), f"{time.called:.2f}", f"{answers.held:.2f}",
+        ))  # fmt: skip
+        print(*rows[-1], flush=True)
+    beside = f"`favour: answers` asks {answers.asked:.3f} and calls {answers.called:.2f}, whatever the servers are."
+    name = "AIME'24's twelve best" if there else "the coins"
+    explained = EXPLAINED.format(scenario=name, runs=runs, machine=f"Machine: {machine()}")
+    parts = ("# Hours of servers", explained, markdown(HEADER, rows), beside)
+    publish(options, "\n\n".join(parts), told)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.starting_point import load_starting_point
-from adaptive_eval.record.words import promise_in_short
+from adaptive_eval.record.words import pace_in_words, promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
@@ -141,6 +141,7 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     if (promised := promise_in_short(config.stated())) is not None:
         yield f"promise   {promised}"
     yield f"policy    {config.trials.policy}, {config.trials.in_words}"
+    yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_at_most(plan))}"
     yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"
     if config.prior_evidence is not None and config.prior_evidence.greedy:

@@ -15,6 +15,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line, several
+from adaptive_eval.record.words import pace_in_words
 from adaptive_eval.show.forecast import forecast_lines
 from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
@@ -63,6 +64,7 @@ def plan(
         if json is not None:
             _write(json, forecast)
     typer.echo(_title(prepared))
+    typer.echo(f"pace      {safe_line(pace_in_words(prepared.config), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
     for hint in _hints(prepared, request):

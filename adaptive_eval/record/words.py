@@ -270,19 +270,22 @@ def _allocation(config: RunConfig) -> str:
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
     first = opening_of(trials, batched=config.batched)
-    pace = _pace(config)
+    pace = pace_in_words(config)
     fewer = f" ({trials.min} if the budget does not allow as many)" if first > trials.min else ""
-    return f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most.{pace}"
+    return (
+        f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most. Pace {pace}."
+    )
 
 
-def _pace(config: RunConfig) -> str:
+def pace_in_words(config: RunConfig) -> str:
+    """The pace, and why `auto` would take it."""
     if config.batched:
-        return " Rounds are as large as the need, since each waits for batches."
+        return "of batches: rounds are as large as the need, since each waits for batches"
     chosen = choose_favour(config.asked, config.trials)
     why = f", since {chosen.why}" if chosen.favour == config.trials.favour else ""
     if config.trials.favour == "time":
-        return f" Pace time{why}: rounds run ahead of the looks, which judge each round in its order."
-    return f" Pace answers{why}."
+        return f"time{why}: rounds run ahead of the looks, which judge each round in its order"
+    return f"answers{why}"
 
 
 def _prior(config: RunConfig) -> str:

@@ -243,8 +243,6 @@ def _pace_table(forecast: Forecast) -> Iterator[str]:
     for pace in forecast.paces:
         cells = (f"  {written(getattr(pace, name)):>12}" for name, _, written in columns)
         yield f"  {pace.favour:<10}{''.join(cells)}" + ("  <- this run" if pace.favour == taken else "")
-    if forecast.why_favoured is not None:
-        yield f"  auto takes {taken}: {safe_line(forecast.why_favoured, LONGEST)}"
     yield ""
 
 

@@ -33,6 +33,7 @@ from adaptive_eval.study.scenario import Scenario, ServiceCosts, groups_in_turn,
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
+from adaptive_eval.study.verdict_times import NO_VERDICTS
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray
 
@@ -74,6 +75,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
         *grade.told,
         *describe_first_answers(scenario.before),
         *_swaps(prepared, scenario),
+        *_asked_ahead(scenario, measured=pilot is not None, tried="time" in paces or prepared.plan.pace.held),
         *left_out,
     )
     found = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
@@ -130,7 +132,7 @@ def _scene(
             overlap=all(one.overlap for one in launches),
             batched=[number for number, model in enumerate(models) if model.batch is not None],
             stopped_for_batches=[group.models for group in prepared.config.serving_groups],
-            verdicts=grade.times,
+            verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
         ),
         seed=seed,
         elapsed=0.0 if begun is None else begun.elapsed,
@@ -190,6 +192,23 @@ def _swaps(prepared: PreparedRun, scenario: Scenario) -> Iterator[str]:
         yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s{woken}"
     if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
         yield "a pool with a place for each model is counted with one server a model: the run may be done sooner"
+
+
+def _asked_ahead(scenario: Scenario, *, measured: bool, tried: bool) -> Iterator[str]:
+    """The assumption under which answers that the pace `time` asks ahead are counted."""
+    if not tried:
+        return
+    served = scenario.served
+    slots, sigma = (
+        f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"
+        for values in (np.array(served.slots), served.usage.log_spread.round(2))
+    )
+    lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", a guess")
+    alike = "" if served.usage.knows_seconds else ", and as long for each model"
+    yield (
+        f"what `favour: time` asks ahead is counted for {slots} requests at a time a model; times of answers are "
+        f"{lengths}{alike}"
+    )
 
 
 def _simulable(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:

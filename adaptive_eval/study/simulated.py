@@ -52,8 +52,6 @@ class SimulatedRun(NamedTuple):
     comparisons: tuple[EndedComparison, ...]
     held: tuple[float, ...] = ()
     """Seconds for which the servers of each model are held; nothing where it was not timed."""
-    in_vain: int = 0
-    """Number of trials that were requested ahead, and seen by no look."""
 
     def after(self, before: AnswersBefore) -> "SimulatedRun":
         """This run with the answers that come before it."""
@@ -95,7 +93,7 @@ def simulate_run(
         served,
         reason=controller.finished,
         counts=controller.arrived - controller.parked,
-        parked=controller.parked,
+        parked=0 if timeline is None else controller.parked,
         compared=() if look is None else look.comparisons,
         unhindered=controller.unhindered,
         took=None if timeline is None else _time_taken(timeline, served),
@@ -183,18 +181,13 @@ def _make_run(
     compared: Sequence[PairVerdict],
     unhindered: float,
     took: TimeTaken | None,
-    parked: IntArray | None = None,
+    parked: IntArray | int = 0,
 ) -> SimulatedRun:
     """A finished run; `counts` (L, M, K) are those of the trials that looks have seen, or wait for, and `parked` those
     of others that a round has asked for."""
-    if took is None or took.unwanted is None:
-        paid = counts.sum(axis=1) + _unrequested_counts(counts, served.recorded)
-    else:
-        paid = (
-            counts.sum(axis=1)
-            + took.unwanted
-            + _unrequested_counts(counts + (0 if parked is None else parked), served.recorded)
-        )
+    paid = counts.sum(axis=1) + _unrequested_counts(counts + parked, served.recorded)
+    if took is not None and took.unwanted is not None:
+        paid = paid + took.unwanted
     tokens, usd, gpu_seconds = price_counts(paid, served.costs)
     means = chances @ plan.bench.weights
     truth = compared_scores(plan, plan.bench.mean(means), means)
@@ -208,7 +201,6 @@ def _make_run(
         unhindered=unhindered,
         comparisons=tuple(_comparisons(plan, compared, truth)),
         held=() if took is None else took.held,
-        in_vain=0 if took is None or took.unwanted is None else int(took.unwanted.sum()),
     )
 
 
@@ -266,20 +258,21 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
 
 
 class _Seconds:
-    """Seconds of each trial, log-normal around its mean; 0 if it is recorded, or the time is unknown."""
+    """Seconds of each trial, log-normal around its mean, and 0 if it is recorded; where means are unknown, answers take
+    as long as those of other models, in what unit ever: what is asked ahead depends on how these compare alone."""
 
     def __init__(self, served: ServiceCosts, shape: tuple[int, int], rng: np.random.Generator) -> None:
         """`shape` is of one model: questions, and the most trials of each."""
         questions, most = shape
         spread = served.usage.log_spread[:, None]
-        self._medians = np.nan_to_num(served.usage.seconds * np.exp(-(spread**2) / 2.0))
+        means, known = served.usage.seconds, np.isfinite(served.usage.seconds)
+        means = np.where(known, means, means[known].mean() if known.any() else 1.0)
+        self._medians = means * np.exp(-(spread**2) / 2.0)
         self._factors = Layers[float](_factors(spread, questions, rng), most)
         self._recorded = served.recorded
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial."""
-        if not self._medians.any():
-            return np.zeros(len(categories))
         took = self._medians[trials.model, categories] * self._factors.of(trials)
         return took if self._recorded is None else np.where(_is_recorded(self._recorded, trials), 0.0, took)
 

@@ -77,7 +77,7 @@ STOPS = (3, 10, 20, 30, 40, 60, 80)
 FIRST = 20
 """Worlds before the first question whether they are enough."""
 TIMED = 20
-"""Worlds in which runs are timed: times differ less from world to world than trials do."""
+"""Worlds in which runs are timed where that changes no trials: times differ less from world to world than those."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 PACE_WORLDS = 3
 """Worlds in which another pace is simulated: such a run takes long. It is told by its ratio to the configured pace in
@@ -149,7 +149,7 @@ def simulate_all(
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
                 break
         few = min(few, end)
-        median = round(float(np.median([*map(_requested_trials, work.runs[need])])))
+        median = round(float(np.median([run.trials for run in work.runs[need]])))
         budgets = _budgets(scenario, budget if capped is not None else Budget(trials=max(median, 1)), most)
         table = _table(scenario, budgets, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
@@ -213,7 +213,7 @@ class _Workload:
         ]
         done = iter(self._workers.simulate(jobs, self.progress.more))
         for (_, one), run in zip(missing, known, strict=True):
-            self.runs[one].append(_with_answers_in_vain(next(done), self.runs[one]) if run is None else run)
+            self.runs[one].append(next(done) if run is None else run)
 
     def _unhindered(self, world: int, variant: Variant) -> SimulatedRun | None:
         """The run in this world with a larger cap on trials, where it was so far from it that this one is the same."""
@@ -222,29 +222,8 @@ class _Workload:
             alike = other._replace(budget=variant.budget) == variant and only_trials(other.budget)
             larger = alike and _cap(other.budget) > cap and only_trials(variant.budget)
             if larger and world < len(runs) and runs[world].unhindered <= cap:
-                return runs[world]._replace(trials=_requested_trials(runs[world]), in_vain=0)
+                return runs[world]
         return None
-
-
-def _requested_trials(run: SimulatedRun) -> int:
-    """Number of trials that rounds have requested."""
-    return run.trials - run.in_vain
-
-
-def _with_answers_in_vain(run: SimulatedRun, before: Sequence[SimulatedRun]) -> SimulatedRun:
-    """A run that was not timed, with as many answers in vain as those `before` it that were."""
-    timed = [one for one in before if not np.isnan(one.seconds)]
-    if not np.isnan(run.seconds) or not any(one.in_vain for one in timed):
-        return run
-    times = sum(one.trials for one in timed) / sum(map(_requested_trials, timed))
-    trials = round(run.trials * times)
-    return run._replace(
-        trials=trials,
-        tokens=run.tokens * times,
-        usd=run.usd * times,
-        gpu_seconds=run.gpu_seconds * times,
-        in_vain=trials - run.trials,
-    )
 
 
 def _cap(budget: Budget) -> float:

@@ -142,7 +142,8 @@ class _Worker:
         return can_be_stacked(self._plan(job.variant), self._scenario.served, timed=self._is_timed(job))
 
     def _is_timed(self, job: SimulationJob) -> bool:
-        return job.timed and self._scenario.served.usage.knows_seconds
+        """Whether its answers come one by one: what is asked ahead depends on when they do."""
+        return self._plan(job.variant).pace.held or (job.timed and self._scenario.served.usage.knows_seconds)
 
     def simulate(self, jobs: Sequence[SimulationJob]) -> list[SimulatedRun]:
         """The runs of a bundle."""

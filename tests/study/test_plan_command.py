@@ -234,9 +234,9 @@ def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
     assert max(one["trials"] for one in found["paces"]) <= found["fixed"]["trials"]
     assert at["time"]["seconds"] < at["answers"]["seconds"]
     taken = found["decisions"]["trials"]["favour"]
-    assert taken in at and f"auto takes {taken}: {found['why_favoured']}" in found["shown"]
+    assert taken in at and f"pace      {taken}, since {found['why_favoured']}" in found["shown"]
     given = forecast(str(write_config(Path())), "--set", "trials.favour=answers", every_pace=True)
-    assert given["why_favoured"] is None and "auto takes" not in given["shown"]
+    assert given["why_favoured"] is None and "pace      answers\n" in given["shown"]
     assert forecast(str(write_config(Path())))["paces"] == []
 
 

@@ -91,23 +91,24 @@ def test_a_pace_is_known_by_its_ratio_in_the_same_worlds() -> None:
     assert ratio_estimate([3.0, 5.0], [0.0, 5.0, 9.0]) == 4.0, "nothing to compare with"
 
 
-def test_runs_that_are_not_timed_have_as_many_answers_in_vain_as_those_that_are() -> None:
-    """A few of the worlds are timed, of all of them trials are told; and under a cap on trials none are in vain."""
-    spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
-    whole = scenario(served=served(2, slots=32)._replace(usage=spread))
-    trials = whole.decisions.trials.model_copy(update={"favour": "time"})
-    soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
+def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
+    """Whether it is known how long answers take or not, in every world and in every cell of the table."""
+    known = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
+    unknown = replace(known, seconds=np.full((2, 2), np.nan))
     worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
-    found = simulate_all(soon, worlds, Budget(), 12, lambda *_, **__: None)
-    runs = found.runs[found.need]
-    timed = [run for run in runs if not np.isnan(run.seconds)]
-    untimed = [run for run in runs if np.isnan(run.seconds)]
-    assert timed and untimed and all(run.in_vain > 0 for run in untimed)
-    shares = [sum(run.in_vain for run in some) / sum(run.trials for run in some) for some in (timed, untimed)]
-    assert shares[1] == pytest.approx(shares[0], abs=0.01), "rounded to whole trials"
-    assert all(10.0 < run.tokens / run.trials < 20.0 for run in runs), "what is in vain has its tokens, too"
-    capped = [run for one in found.table.values() if one.budget.trials for run in found.runs[one]]
-    assert capped and not any(run.in_vain for run in capped)
+    for usage in (known, unknown):
+        whole = scenario(served=served(2, slots=32)._replace(usage=usage))
+        trials = whole.decisions.trials.model_copy(update={"favour": "time"})
+        soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
+        found = simulate_all(soon, worlds, Budget(), 12, lambda *_, **__: None)
+        for variant, runs in found.runs.items():
+            seen = [
+                simulate_run(soon.plan(variant), worlds[n], soon.served, (soon.seed, n), timed=False) for n in range(3)
+            ]
+            asked = [run.trials for run in runs[:3]]
+            assert variant.budget.trials or sum(asked) > sum(run.trials for run in seen), "no look has seen as many"
+            assert max(asked) <= min(variant.budget.trials or soon.most_trials, soon.most_trials)
+        assert len({variant.budget.trials for variant in found.runs}) > 1
 
 
 # -- the fixed design -------------------------------------------------------------------------------------------------
