@@ -24,8 +24,10 @@ from inspect_ai.model import (
 )
 from inspect_ai.scorer import Score, choice, exact, mean, model_graded_qa, pattern, scorer
 from inspect_ai.solver import generate, multiple_choice, solver
+from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import tool
-from inspect_ai.util import sandbox
+from inspect_ai.util import sandbox, sandboxenv
+from inspect_ai.util._sandbox.local import LocalSandboxEnvironment
 
 RIGHT, WRONG = "42", "41"
 
@@ -202,3 +204,43 @@ def killed() -> Task:
 @task
 def endless() -> Task:
     return Task(dataset=samples(), solver=[conversation()] * 50, scorer=exact())
+
+
+RIGHT_CODE = "def double(n): return 2 * n\n"
+PROGRAMS = {
+    "right": RIGHT_CODE,
+    "wrong": "def double(n): return 3 * n",
+    "ends early": f"{RIGHT_CODE}raise SystemExit(0)",
+    "ends at once": f"import os\n{RIGHT_CODE}os._exit(0)",
+    "sleeps": f"import time\n{RIGHT_CODE}time.sleep(60)",
+    "floods": f"import os\n{RIGHT_CODE}for _ in range(24): os.write(1, b'x' * 2**20)\nos._exit(0)",
+    "forks": f"import os, time\n{RIGHT_CODE}for _ in range(16):\n    if os.fork() == 0: time.sleep(20); os._exit(0)\n"
+    "time.sleep(60)",
+    "writes outside": f"{RIGHT_CODE}open(r'{Path(__file__).parent / 'outside'}', 'w').close()",
+}
+"""What a model may write, by the number of the trial; the forks are bounded."""
+
+
+@solver
+def hostile() -> Any:
+    async def solve(state: Any, generate: Any) -> Any:
+        trial = int(str(state.sample_id).partition("#")[2].partition("~")[0])
+        state.output = ModelOutput.from_content("scripted", list(PROGRAMS.values())[trial])
+        return state
+
+    return solve
+
+
+@sandboxenv(name="broken")
+class BrokenSandbox(LocalSandboxEnvironment):
+    """Its container is gone at trial 0, always."""
+
+    @classmethod
+    async def sample_init(cls, *_: Any) -> Any:
+        return {"default": cls()}
+
+    async def exec(self, *args: Any, **options: Any) -> Any:
+        state = sample_state()
+        if state is not None and "#0" in str(state.sample_id):
+            raise RuntimeError("the container is gone")
+        return await super().exec(*args, **options)

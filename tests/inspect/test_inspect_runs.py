@@ -353,6 +353,37 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     assert ("sum-1", "42", 1) in graded
 
 
+GRADED = {"right": 1, "writes outside": 1}
+"""What runs through and passes its tests; whatever else a program does is a wrong answer."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", ["local", "broken"])
+def test_hostile_programs_are_wrong_and_a_sandbox_that_fails_is_no_answer(site: Site, sandbox: str) -> None:
+    (task,) = (block.text for block in blocks_of(ROOT / "docs" / "guide" / "code.md") if block.language == "python")
+    seconds = f"timeout={PROGRAM_SECONDS}"
+    (site.folder / "code_task.py").write_text(f"{task.replace('timeout=30', seconds)}\nimport tasks\n")
+    most = len(PROGRAMS) if sandbox == "local" else 2
+    benchmark = {"inspect": "code_task.py@double", "sandbox": sandbox, "solver": "tasks.py@hostile"}
+    config = write(site, "unused", benchmark=benchmark, trials={"min": most, "max": most, "favour": "answers"})
+    ended = run(site, config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    records = {(record.model, record.trial): record for record in stored(site)}
+    assert set(records) == {(model, trial) for model in SKILLS for trial in range(most)}
+    for (_, trial), record in records.items():
+        if sandbox == "broken" and trial == 0:
+            assert record.category is None and record.answer.signals == {"unanswered"}
+            assert "the container is gone" in (record.grader_error or "")
+        else:
+            program = PROGRAMS[trial]
+            assert record.category == GRADED.get(program, 0), program
+    assert (site.folder / "outside").exists() is (sandbox == "local"), "local protects nothing, as the guide says"
+
+
+PROGRAM_SECONDS = 15
+PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", "forks", "writes outside")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
