@@ -69,7 +69,7 @@ def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: Trial
 
 
 def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
-    """What has no formula for questions of unequal weight is refused."""
+    """Refuse what has no formula for questions of unequal weight."""
     rule = "may not stand beside several benchmarks: it is about questions that weigh alike"
     given = (
         (("trials", "draw"), trials.draw is not None),

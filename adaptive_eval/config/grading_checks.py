@@ -24,7 +24,7 @@ NAME_IT = "name the field that holds it"
 
 
 def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
-    """Metrics of several draws count successes."""
+    """Check that metrics of several draws count successes."""
     if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
         rule = "need a rubric of two categories, since each draw succeeds or fails"
         yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
@@ -44,7 +44,7 @@ def check_recorded_outcomes(
 
 
 def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
-    """Something gives each signal that a category looks at."""
+    """Check that something gives each signal that a category looks at."""
     opened = open_rubric(rubric_beside(grader, rubric))
     known = grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
     if grader.gives:
@@ -87,7 +87,7 @@ def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iter
 
 
 def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig) -> Iterator[Problem]:
-    """The answers that it compares with, and few enough sums of scores to be categories."""
+    """Check that a judge has the answers that it compares with, and few enough sums of scores for categories."""
     if not isinstance(grader, Judge):
         return
     fields = (REFERENCE, *questions.fields.metadata)
@@ -114,7 +114,7 @@ def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: R
 
 
 def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """A grader that compares with an answer key is told where it is."""
+    """Check that a grader which compares with an answer key is told where it is."""
     if isinstance(grader, ByBenchmark):
         for name, own in questions.benchmarks.items():
             for problem in check_answer_keys_given(own, grader.graders[name]) if name in grader.graders else ():

@@ -55,7 +55,7 @@ def _asked_by_inspect(model: ModelConfig, path: KeyPath) -> Iterator[Problem]:
 def check_only_benchmark_asked(
     benchmark: BenchmarkConfig | None, models: Models, questions: QuestionsConfig | None = None
 ) -> Iterator[Problem]:
-    """What belongs to a task of Inspect stands beside one."""
+    """Check that keys of an Inspect task stand beside one."""
     if benchmark is not None:
         return
     mend = "add `benchmark: {inspect: package/task}`, or remove it"

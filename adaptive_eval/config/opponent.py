@@ -19,7 +19,7 @@ LEVEL = 0.5
 
 
 def answers_of_model(grader: GraderOptions) -> AnswersOfModel | None:
-    """What is compared with, where it is what a model of this run answers."""
+    """The answers that a judge compares with, if a model of this run gives them."""
     against = grader.against if isinstance(grader, Judge) else None
     return against if isinstance(against, AnswersOfModel) and against.run is None else None
 

@@ -193,7 +193,7 @@ def _judging(config: Decisions, *, latch: bool) -> Judging:
 
 @contextmanager
 def _parts_fit(config: Decisions) -> Iterator[None]:
-    """Where the parts of a plan do not fit, plug-ins may be why, or that somebody has changed a stored run."""
+    """Say that plug-ins, or a change of a stored run, may be why the parts of a plan do not fit."""
     try:
         yield
     except ValueError as error:

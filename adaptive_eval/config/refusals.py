@@ -161,7 +161,7 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "literal_error":
         return _one_of(path, context["expected"], document)
     if kind == "union_tag_invalid":
-        return _grader(path, context["expected_tags"], document)
+        return _grader_problem(path, context["expected_tags"], document)
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
     rule, mend = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
@@ -181,8 +181,8 @@ def _one_of(path: KeyPath, expected: str, document: Document) -> Problem:
     return Problem(path, rule, f"did you mean `{close[0]}`?" if close else "", document.got(path))
 
 
-def _grader(path: KeyPath, expected: str, document: Document) -> Problem:
-    """None of the graders, which are the one section of several kinds; a function of one's own needs its key."""
+def _grader_problem(path: KeyPath, expected: str, document: Document) -> Problem:
+    """The problem of a kind that is no grader's; a function of one's own needs its key."""
     tags = [tag for tag in expected.split(", ") if tag.strip("'") not in STORED_ONLY]
     said = _one_of((*path, "kind"), ", ".join(tags), document)
     value = document.value(said.path)

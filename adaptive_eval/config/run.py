@@ -164,7 +164,7 @@ class ServingGroup(NamedTuple):
 
 
 def serving_groups(models: Iterable[ModelConfig], pool: PoolConfig | None) -> list[ServingGroup]:
-    """Who is served where, of the models whose servers the run starts."""
+    """Groups of models that share places, of those whose servers the run starts."""
     groups: dict[tuple[str, ...] | int, list[int]] = {}
     for number, model in enumerate(models):
         if model.launch is not None:
@@ -353,7 +353,7 @@ class RunConfig(Decisions):
 
     @property
     def serving_groups(self) -> list[ServingGroup]:
-        """Who is served where, of the models whose servers the run starts."""
+        """Groups of models that share places, of those whose servers the run starts."""
         return serving_groups(self.models, self.servers.pool)
 
     @property

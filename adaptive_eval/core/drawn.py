@@ -83,7 +83,7 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
 def drawn_pairs(
     counts: CountArray, ungraded: IntArray, weights: FloatArray, first: IndexArray, second: IndexArray
 ) -> list[PairedEvidence]:
-    """What these pairs made of the questions that both were asked: as the grades are; where some are `ungraded` (L, M),
+    """Evidence on pairs from the questions that both were asked: as the grades are; where some are `ungraded` (L, M),
     also as it were if these spoke for the first of each pair, and for the second."""
     graded, values = _has_graded_trial(counts), counts @ weights
     ways = [(graded, values, values)]

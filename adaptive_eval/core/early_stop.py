@@ -68,7 +68,7 @@ class EndedRun:
 
     @classmethod
     def of(cls, controller: Controller) -> "EndedRun | None":
-        """None of a run that goes on, or that had all of its trials before its first look."""
+        """The run of a controller; None if it goes on, or had all of its trials before its first look."""
         reason, plan = controller.finished, controller.plan
         if reason is None or controller.standing is None or plan.fixed:
             return None
@@ -79,7 +79,7 @@ class EndedRun:
 
     @property
     def why_not(self) -> str | None:
-        """Why it is not played again; None where it can be."""
+        """The reason why it is not simulated; None if it can be."""
         plan, bench, trials = self.plan, self.plan.bench, self._most()
         asked = bench.prior_counts is not None and bool(bench.prior_counts[bench.asked].any())
         reasons = {

@@ -225,7 +225,7 @@ class Evidence:
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
 
     def those_here(self, pairs: IndexArray) -> IndexArray:
-        """Which of the pairs (n, 2) there is evidence on here."""
+        """Those of the pairs (n, 2) that there is evidence on here."""
         if self.among is None:
             return pairs
         plain = self.plain_positions(pairs)
@@ -233,7 +233,7 @@ class Evidence:
         return np.asarray(pairs[np.append(self.among, -1)[at] == plain])
 
     def plain_positions(self, pairs: IndexArray) -> IndexArray:
-        """Where pairs (n, 2) of models stand as they are, among all of them."""
+        """Positions of pairs (n, 2) of models among all of them, gates left out."""
         if self.against_reference:
             return pairs[:, 0]
         bench, low = np.divmod(pairs.min(axis=1), self.models)

@@ -270,18 +270,18 @@ def _verdicts(
 def trials_to_horizon(standing: JudgedLook, supply: AvailableTrials) -> float:
     """The most further trials that one of the undecided comparisons would need, were it to get them all."""
     left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
-    return float(_further(standing, supply, standing.pairs[left]).max(initial=0.0))
+    return float(_trials_needed(standing, supply, standing.pairs[left]).max(initial=0.0))
 
 
 def trials_to_horizons(standing: JudgedLook, supply: AvailableTrials) -> FloatArray:
     """`trials_to_horizon` for each of several benches."""
     most = np.zeros(standing.evidence.benches)
     pairs = standing.pairs[standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)]
-    np.maximum.at(most, pairs[:, 0] // standing.evidence.models, _further(standing, supply, pairs))
+    np.maximum.at(most, pairs[:, 0] // standing.evidence.models, _trials_needed(standing, supply, pairs))
     return most
 
 
-def _further(standing: JudgedLook, supply: AvailableTrials, pairs: IndexArray) -> FloatArray:
+def _trials_needed(standing: JudgedLook, supply: AvailableTrials, pairs: IndexArray) -> FloatArray:
     """The trials that each of the pairs would need to its horizon."""
     at = standing.evidence.positions(pairs)
     information, held = standing.evidence.information[at], supply.held()[pairs].sum(axis=1)

@@ -93,7 +93,7 @@ class Optimal:
         return self._computed().chance_left(evidence.z, evidence.information)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
-        """With the reserve, and what the worst schedule of looks has left each pair: nothing, of those given up."""
+        """The rule under a new horizon: each pair has the reserve, and the error left to it unless it was given up."""
         given_up = np.any([self.gives_up(look) for look in looks], axis=0)
         left = np.where(given_up, 0.0, self.chance_left(looks[-1])) + self.reserve
         return _continued(self, left, now, self.ties.extended(looks, now, delta))
@@ -181,7 +181,7 @@ class ContinuedOptimal:
         return np.asarray(self.height * _reached(evidence) ** -self.rule.ties.kappa)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
-        """What may have been called unseen between two looks is left out: no more is spent than there was."""
+        """The rule under a new horizon, without calls unseen between two looks: no more is spent than there was."""
         from scorio.sinf.continuation import crossing_from
 
         t, able = _reached(looks[-1]), np.isfinite(self.height)

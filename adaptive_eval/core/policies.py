@@ -252,7 +252,7 @@ def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntAr
 
 
 def _largest(values: FloatArray, number: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which are the `number` (..., 1) largest of each row (..., M), those that come first where some are equal."""
+    """Mask of the `number` (..., 1) largest of each row (..., M), those that come first where some are equal."""
     last = values.shape[-1] - 1
     ascending = np.sort(values, axis=-1)  # the values and not their order, which takes seven times as long
     least = np.take_along_axis(ascending, np.clip(last + 1 - number, 0, last), axis=-1)

@@ -86,7 +86,7 @@ class SharedTrials:
         return coupling(np.nonzero(both)[0], self._weights[low[both]], self._weights[high[both]], self._g)
 
     def variances(self, first: Indices, second: Indices) -> FloatArray:
-        """Of the difference of each of these pairs that is judged by it, over that of independent models; else nan."""
+        """Variances of these pairs' differences over those of independent models; nan if not judged by trials."""
         at = self._pair[np.minimum(first, second), np.maximum(first, second)]
         return np.array([self._coupling(pair).variance if self._is_paired[pair] else np.nan for pair in at.tolist()])
 
@@ -106,7 +106,7 @@ class SharedTrials:
         np.add.at(self._counts[pair], (questions[both], self._differences.category[low[both], high[both]]), 1)
 
     def paired(self, first: Indices, second: Indices, horizon: int, *, ungraded: bool) -> list[PairedEvidence]:
-        """Of these pairs, the first against the second: as the grades are; where some are `ungraded`, also as it were
+        """Evidence on these pairs, first against second: as the grades are; where some are `ungraded`, also as it were
         if these spoke for the first of each pair, and for the second. Nothing where no pair is judged so."""
         at = self._pair[np.minimum(first, second), np.maximum(first, second)]
         chosen = self._is_paired[at]

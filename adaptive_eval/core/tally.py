@@ -74,7 +74,7 @@ class Tally:
         np.add.at(self.arrived[model], (part.questions[graded], part.categories[graded]), 1)
 
     def forget_arrivals(self, model: int) -> None:
-        """What has come of a model and is not committed counts as nothing."""
+        """Forget the arrivals of a model that are not committed."""
         self.arrived[model] = self.counts[model]
 
     def commit(self, batches: Sequence[Batch]) -> None:
@@ -118,7 +118,7 @@ class Tally:
         return bounds_of(self._anew, self.estimates, self.counts, self.ungraded, self._bench.weights, late)
 
     def paired(self, pairs: tuple[IndexArray, IndexArray], *, ungraded: bool = False) -> Sequence[PairedEvidence]:
-        """What these pairs of models made of the trials that both have: as the grades are, and where some are
+        """Evidence on these pairs of models from the trials that both have: as the grades are, and where some are
         `ungraded` for either way these may speak. Nothing where none is judged by that."""
         if self._drawn:
             unknown = self.ungraded if ungraded else np.zeros_like(self.ungraded)
@@ -128,8 +128,8 @@ class Tally:
         return self._shared.paired(*pairs, self._most, ungraded=ungraded)
 
     def variances_by_trial(self, pairs: IndexArray) -> FloatArray:
-        """Of pairs (n, 2) of models that are judged by the differences of their trials: the variance of these over that
-        of independent models; nan of any other."""
+        """Variances of pairs (n, 2) of models that are judged by the differences of their trials, over those of
+        independent models; nan of any other pair."""
         if self._shared is None:
             return np.full(len(pairs), np.nan)
         return self._shared.variances(pairs[:, 0], pairs[:, 1])

@@ -20,7 +20,7 @@ class Ask(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one trial used, or may use at worst."""
+    """The cost of one trial, or the most that it may be."""
 
     tokens: int = 0
     usd: float = 0.0
@@ -31,7 +31,7 @@ class Cost(NamedTuple):
         return Cost(self.tokens + more.tokens, self.usd + more.usd, self.gpu_seconds + more.gpu_seconds)
 
     def times(self, number: int) -> "Cost":
-        """As often as that; -1 takes it back."""
+        """The cost so many times; -1 takes it back."""
         return Cost(number * self.tokens, number * self.usd, number * self.gpu_seconds)
 
 
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class Cause(StrEnum):
-    """What failed, where a model was set aside: its server, its grades, or the budget."""
+    """The cause for which a model was set aside: its server, its grades, or the budget."""
 
     SERVER = "server"
     GRADER = "grader"
@@ -89,7 +89,7 @@ class SetAside(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """What is known of one comparison."""
+    """The state of one comparison."""
 
     RESOLVED = "resolved"
     """Who is better is decided; latched."""

@@ -32,7 +32,7 @@ class GradedAnswer(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What came of grading a sample again."""
+    """The result of grading a sample again."""
 
     grader: str
     compared: int
@@ -104,7 +104,7 @@ async def agreeing_graders(
 
 
 async def _other(pool: GradingPool, rubric: Rubric, one: GradedAnswer) -> str | None:
-    """What the grader says of an answer instead of the grade that it has; None where it says the same."""
+    """The grader's new finding on an answer; None if it is the grade that it has."""
     try:
         grade = await pool.grade(one.answer, one.question)
     except GraderError as error:

@@ -17,7 +17,7 @@ MAX_TRIED = 20
 
 
 def last_box(text: str) -> str | None:
-    r"""What the last box holds that is closed and not empty; None where there is no such box.
+    r"""Content of the last box that is closed and not empty; None if there is no such box.
 
     Empty boxes repeat the instruction. An escaped brace, as in `\boxed{\{1, 2\}}`, opens and closes nothing. A box may
     also be written without braces, around a number: `\boxed 5`.
@@ -30,7 +30,7 @@ def last_box(text: str) -> str | None:
 
 
 def _inside(text: str, start: int) -> str | None:
-    """What stands between the brace that opens at `start` and the one that closes it."""
+    """The text between the brace that opens at `start` and the one that closes it."""
     opened = OPEN.match(text, start)
     if opened is None:
         bare = BARE.match(text, start)

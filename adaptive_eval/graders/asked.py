@@ -19,7 +19,7 @@ USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gp
 
 
 class ReplyUse(NamedTuple):
-    """What replies have used: their tokens, and how long they took, one after the other."""
+    """Usage of replies: their tokens, and how long they took, one after the other."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -99,11 +99,11 @@ class AskedGrader(GraderOptions):
         return ()
 
     def transcript(self, question: Question, answer: str) -> Transcript:
-        """What the grader is sent about one answer."""
+        """The text that the grader is sent about one answer."""
         raise NotImplementedError
 
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
-        """What one reply has cost."""
+        """The cost of one reply."""
         usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens)
         share = gpu_share(self.gpus, self.server, self.concurrency.in_flight)
         return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
@@ -122,7 +122,7 @@ class AskedGrader(GraderOptions):
         return Cost(self.replies * one.tokens, self.replies * one.usd, self.replies * one.gpu_seconds)
 
     def _bytes(self, question: Question, seen: int) -> int:
-        """Of a request that shows so many bytes of an answer; no tokenizer makes more tokens than bytes."""
+        """Bytes of a request that shows so many bytes of an answer; no tokenizer makes more tokens than bytes."""
         sent = self.transcript(question, "")
         return len(sent.system.encode()) + len(sent.user.encode()) + seen
 
@@ -141,7 +141,7 @@ def rubric_beside(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
 
 
 def spent_in(signals: Mapping[str, SignalValue]) -> Cost | None:
-    """What one grade has used, by its `USED`; None where nobody was asked for it."""
+    """The cost of one grade, by its `USED`; None if nobody was asked for it."""
     if USED[0] not in signals:
         return None
     prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USED[:4])

@@ -27,7 +27,7 @@ from adaptive_eval.seeds import SEED_SPAN
 
 
 class GraderReply(NamedTuple):
-    """What was replied, or why nothing was."""
+    """A reply, or the reason why there is none."""
 
     answer: Answer | None
     error: GraderError | None = None
@@ -65,7 +65,7 @@ class AskingPool:
 
     @property
     def refused(self) -> str | None:
-        """There is no process that could not start."""
+        """None: there is no process that could fail to start."""
         return None
 
     async def close(self) -> None:
@@ -84,8 +84,8 @@ class AskingPool:
         return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)
 
     def _used(self, replies: Sequence[GraderReply], lost: Cost) -> tuple[Cost, ReplyUse]:
-        """What replies have cost, with those that were lost, of a grade that may cost so much, and what those have used
-        that came."""
+        """The cost of replies, with those that were lost, of a grade that may cost so much, and the usage of those that
+        came."""
         came = [one.answer for one in replies if one.answer is not None]
         each = [self._asked.cost(one.prompt_tokens, one.completion_tokens, one.latency) for one in came]
         used = Cost(sum(one.tokens for one in each), sum(one.usd for one in each), sum(one.gpu_seconds for one in each))

@@ -45,7 +45,7 @@ def lines_wanted(ballot: Ballot, number: str) -> str:
 
 
 def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
-    """What a reply ends with; `GraderError` where it does not say it, or says several things."""
+    """The ballot at the end of a reply; raises `GraderError` if there is none, or several that differ."""
     reply = _after_reasoning(reply)
     lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
     marks = [_mark(one.name, number) for one in ballot]
@@ -83,7 +83,7 @@ def reply_format(ballot: Ballot) -> dict[str, Any]:
 
 
 def said_in_object(reply: str, ballot: Ballot) -> Said:
-    """What the object says that a reply ends with; `GraderError` where there is none, or another says otherwise."""
+    """The ballot in the object at the end of a reply; raises `GraderError` if there is none, or another differs."""
     text = reply.strip()
     if text[:1] not in ("{", "`"):  # else what looks like the end of the reasoning stands within the object
         text = _after_reasoning(text).strip()

@@ -7,7 +7,7 @@ from adaptive_eval.graders.rubric import Rubric
 
 
 class Categorised(NamedTuple):
-    """What a rubric makes of signals."""
+    """The category that a rubric gives to signals."""
 
     category: int | None
     """None: it waits for thresholds."""

@@ -82,7 +82,7 @@ class JudgeForm(ABC):
 
     @property
     def needs_rubric(self) -> bool:
-        """What the judge may say is too much for a category each: the configuration must declare them."""
+        """Whether the judge may say too much for a category each: the configuration must declare them."""
         return False
 
     def key_problem(self, question: Question) -> str | None:

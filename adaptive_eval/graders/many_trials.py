@@ -63,7 +63,7 @@ class TrialSignals:
         return len(self.said_at)
 
     def only(self, chosen: NDArray[np.bool_]) -> "TrialSignals":
-        """Some of the trials."""
+        """The chosen trials alone."""
         return self if chosen.all() else self._select(chosen)
 
     def parts(self) -> Iterator["TrialSignals"]:
@@ -128,7 +128,7 @@ class SignalsGathered:
         )
 
     def _pad(self, column: "array[float]") -> None:
-        """With the trials until now that do not have it."""
+        """Fill a column for the trials until now that do not have it."""
         lacking = len(self._at) - len(column)
         if lacking:
             column.frombytes(np.full(lacking, np.nan).tobytes())

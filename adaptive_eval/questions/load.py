@@ -99,7 +99,7 @@ def _unreadable(row: FileRow, config: QuestionsConfig) -> Iterator[str]:
 
 def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
     """Problems of a row on its own."""
-    for key, name in _named(fields):
+    for key, name in _named_fields(fields):
         if _get(row, name) is _ABSENT:
             known = ", ".join(map(str, row)) or "none"
             yield f"has no field {name!r} ({key}); its fields are {known}: set questions.fields.{key}"
@@ -116,7 +116,7 @@ def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
         yield "holds half of a surrogate pair (\\ud800 to \\udfff alone), which no server can be sent; mend the text"
 
 
-def _named(fields: FieldsConfig) -> Iterator[tuple[str, str]]:
+def _named_fields(fields: FieldsConfig) -> Iterator[tuple[str, str]]:
     """Every field that a row must have, with the key of `questions.fields` that names it."""
     yield "prompt", fields.prompt
     for key, names in (("id", fields.id), ("answer", fields.answer), ("cluster", fields.cluster)):

@@ -185,7 +185,7 @@ CELLS = 1 << 20  # of the (questions, draws) table that are held at a time
 
 
 class Draws(NamedTuple):
-    """j = 0, ..., k, and ln j! (k-j)!."""
+    """Numbers of successes j = 0, ..., k in k draws, and ln j! (k-j)!."""
 
     j: IntArray
     logs: FloatArray
