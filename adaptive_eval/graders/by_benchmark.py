@@ -48,6 +48,9 @@ class ByBenchmark(GraderOptions):
     def quick(self, text: str, question: Question) -> Marks | None:
         return self.of(question).quick(text, question)
 
+    def is_slow(self, text: str, question: Question) -> bool:
+        return self.of(question).is_slow(text, question)
+
     def grade(self, text: str, question: Question) -> Marks:
         return self.of(question).grade(text, question)
 

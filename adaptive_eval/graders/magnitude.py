@@ -1,12 +1,83 @@
-"""Numbers too large to be written out, told apart from plain ones without computing them: 9^9^9^9 is not 3."""
+"""Expressions told apart by their values, without working out their difference: 9^9^9^9 is not 3, and at x = 1.3
+(x + y)^29 is not x^2 - 1."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
-from sympy import Integer, Mul, Pow, Rational, factorial
+from sympy import (
+    Abs,
+    Add,
+    Eq,
+    Expr,
+    Integer,
+    Mul,
+    Number,
+    NumberSymbol,
+    Pow,
+    Rational,
+    Symbol,
+    exp,
+    factorial,
+    log,
+    preorder_traversal,
+)
+from sympy.functions.elementary.trigonometric import InverseTrigonometricFunction, TrigonometricFunction
 
 CAP = 300.0
 """log10 of about the largest value that a float holds."""
+PLAIN = (
+    Add,
+    Mul,
+    Pow,
+    exp,
+    log,
+    Abs,
+    TrigonometricFunction,
+    InverseTrigonometricFunction,
+    Number,
+    NumberSymbol,
+    Symbol,
+)
+MOST_PARTS = 500
+DIGITS = 20
+APART = 1e-5
+"""Values that differ by more, and by more than this share of them, are different for math-verify, too."""
+
+
+def differ(one: Any, other: Any) -> bool:
+    """Two plain expressions have different real values at one of two points; False where that is not known.
+
+    Of an equation that is compared with an expression its right side counts.
+    """
+    if isinstance(one, Eq) != isinstance(other, Eq):
+        one, other = (side.rhs if isinstance(side, Eq) else side for side in (one, other))
+    if not (_is_plain(one) and _is_plain(other)):
+        return False
+    for mine, others in zip(_values(one), _values(other), strict=True):
+        if mine is not None and others is not None and abs(mine - others) > APART * max(1, abs(mine), abs(others)):
+            return True
+    return False
+
+
+def _is_plain(expression: Any) -> bool:
+    """Has a value at a point that can be had at once. A name alone may stand for a word, in any case of its letters."""
+    if not isinstance(expression, Expr) or isinstance(expression, Symbol):
+        return False
+    parts = [part for part, _ in zip(preorder_traversal(expression), range(MOST_PARTS), strict=False)]
+    return len(parts) < MOST_PARTS and all(isinstance(part, PLAIN) for part in parts)
+
+
+def _values(expression: Any) -> Iterator[Any]:
+    """The value at each point, between 1 and 2 in all names; None where it is not real, finite and exact enough."""
+    for point in "01":
+        at = {one: Rational(2**32 + crc32(f"{point}{one.name}".encode()), 2**32) for one in expression.free_symbols}
+        try:
+            value = expression.evalf(DIGITS, subs=at, strict=True)
+        except Exception:  # whatever sympy raises: then the values say nothing
+            value = None
+        yield value if getattr(value, "is_Float", False) or isinstance(value, Rational) else None
 
 
 def far_apart(one: Any, other: Any) -> bool:

@@ -14,6 +14,7 @@ import logging
 import re
 from fractions import Fraction
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from adaptive_eval.errors import GraderError
@@ -68,6 +69,8 @@ def rational(latex: str) -> Fraction | None:
     return Fraction(-top if match[1] == "-" else top, bottom) if bottom else None
 
 
+SLOW_SIGNS = re.compile(r"\\(?:i{0,3}nt|oint|sum|prod|lim)(?![a-zA-Z])")
+"""What math-verify works out term by term, or by trying rules; a key that has them is compared like any other."""
 MAX_EXPRESSION = 1_000
 MAX_DEPTH = 30
 """Answers that are longer, or nested deeper, are compared as text and as numbers only."""
@@ -101,6 +104,10 @@ class Math(GraderOptions):
         if box is None:
             return _marks(False, None, "none") if self.boxed == "required" or not text.strip() else None
         return _settled(box, question.answer)
+
+    def is_slow(self, text: str, question: Question) -> bool:
+        said = last_box(final_text(text)) or text[-TAIL:]
+        return bool(SLOW_SIGNS.search(said)) and not SLOW_SIGNS.search(question.answer)
 
     def grade(self, text: str, question: Question) -> Marks:
         final = final_text(text)
@@ -172,10 +179,12 @@ def _verified(key: str, said: str) -> bool:
     if what not in (None, "exponent", "factorial"):  # to read it alone may take minutes
         raise too_large
     gold, given = _parsed(unwrapped_key(key)), _parsed(said)
-    if gold and given and _far_apart(gold[0], given[0]):
+    if gold and given and _magnitude().far_apart(gold[0], given[0]):
         return False
     if what is not None:
         raise too_large
+    if gold and given and _magnitude().differ(gold[0], given[0]):
+        return False
     equal: bool = _math_verify().verify(gold, given, timeout_seconds=None, raise_on_error=True)
     return equal
 
@@ -203,7 +212,7 @@ def _math_verify() -> Any:
     return math_verify
 
 
-def _far_apart(one: Any, other: Any) -> bool:
-    from adaptive_eval.graders.magnitude import far_apart  # sympy is for worker processes only
+def _magnitude() -> ModuleType:
+    from adaptive_eval.graders import magnitude  # sympy is for worker processes only
 
-    return far_apart(one, other)
+    return magnitude

@@ -6,14 +6,16 @@ for longer than that: it is killed, the answer it was at is a grader error, and 
 What uses up the time or the memory, or ends its worker, gets the benefit of the doubt once: the answer is tried again
 in a fresh process, and after that by nobody in this start of the run.
 
-An answer that takes long holds up no other: after `PATIENCE` its worker leaves its lane to another one, and what it has
-not begun goes there, too. A worker grades in a lane, of which there are as many as processes were wanted.
+An answer that takes longer than `PATIENCE` holds up no other: its worker goes on with it beside the others, and gives
+way to them. As many are at such answers as at usual ones. What is slow beyond that waits for one of these, as does what
+the grader knows to be slow beforehand. Where the number of workers is given, slow answers have all but one of them; a
+single worker comes to them when nothing else waits.
 """
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +44,6 @@ GRACE = 1.0
 """Seconds beyond the time limit after which a silent worker is killed."""
 PATIENCE = 0.5
 """Seconds after which an answer has taken long."""
-MOST_SLOW = 4
-"""Workers that are at such answers, beside those in lanes, where the number of workers was left open."""
 ATTEMPTS = 2
 CLOSED = TaskFailed("was closed before it came to this answer", over=True)
 
@@ -54,6 +54,7 @@ class _Job:
 
     task: GradingTask
     result: asyncio.Future[Marks]
+    slow: bool = False
     attempts: int = 0
 
     def settle(self, reply: TaskDone | TaskFailed) -> None:
@@ -69,17 +70,21 @@ class _Job:
 
 
 class Workers:
-    """Grades in at most `count` processes, in batches."""
+    """Grades in at most `count` processes, in batches; with `beside` in as many more, which are for slow answers."""
 
-    def __init__(self, grader: Grader, count: int, folder: Path, keys: Collection[str] = ()) -> None:
+    def __init__(
+        self, grader: Grader, count: int, folder: Path, keys: Collection[str] = (), *, beside: bool = False
+    ) -> None:
         self._grader, self._count, self._folder, self._keys = grader, count, folder, keys
-        self._waiting: asyncio.Queue[_Job] = asyncio.Queue()
-        self._serving: set[asyncio.Task[None]] = set()
-        self._lanes = asyncio.Semaphore(count)
-        self._most_slow = MOST_SLOW if grader.workers is None else 0
-        self._slow = 0
-        """Workers that have left their lanes."""
-        self._idle = 0
+        self._beside = beside
+        self._most_slow = count if beside else max(1, count - 1)
+        self._waiting: deque[_Job] = deque()
+        self._slow: deque[_Job] = deque()
+        """Those that wait for a worker that is for slow answers."""
+        self._at_work: dict[asyncio.Task[None], bool] = {}
+        """For each batch: it is a slow answer."""
+        self._idle: dict[bool, list[Worker]] = {False: [], True: []}
+        """Workers without work; those at True have given way to others."""
         self._closed = False
         self._started = False
         self._refused: TaskFailed | None = None
@@ -96,67 +101,98 @@ class Workers:
         if (told := CLOSED if self._closed else self._refused) is not None:
             job.settle(told)
         else:
-            self._waiting.put_nowait(job)
-            self._spread()
+            job.slow = self._grader.is_slow(text, question)
+            self._put(job)
         return await job.result
-
-    def _spread(self) -> None:
-        """Have one more worker where something waits and there is a lane for it."""
-        if self._idle == 0 and len(self._serving) - self._slow < self._count and not self._waiting.empty():
-            self._serving.add(asyncio.create_task(self._serve()))
 
     async def close(self) -> None:
         """End every worker; what was not graded yet is a grader error."""
         self._closed = True
-        for task in self._serving:
+        for task in self._at_work:
             task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-        self._serving.clear()
+        await asyncio.gather(*self._at_work, return_exceptions=True)
         for job in self._take_waiting():
             job.settle(CLOSED)
+        await asyncio.gather(*(worker.end() for idle in self._idle.values() for worker in idle))
 
-    async def _serve(self) -> None:
-        """One worker and its successors, for ever."""
-        worker: Worker | None = None
+    def _put(self, *jobs: _Job) -> None:
+        """Have jobs wait, and begin with what there is a worker for."""
+        for job in jobs:
+            (self._slow if job.slow else self._waiting).append(job)
+        while not self._closed and (batch := self._batch()):
+            task = asyncio.create_task(self._serve(batch))
+            self._at_work[task] = batch[0].slow
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._at_work[task]
+        self._put()
+
+    def _batch(self) -> list[_Job]:
+        """What a worker can begin with now; nothing if nothing waits, or all workers are busy."""
+        slow = self._slow_ones
+        free = len(self._at_work) - (slow if self._beside else 0) < self._count
+        batch = self._share() if free else []
+        while not batch and self._slow and slow < self._most_slow and (free or self._beside):
+            batch = [job for job in [self._slow.popleft()] if not job.result.done()]
+        return batch
+
+    def _share(self) -> list[_Job]:
+        """A worker's share of what is waiting."""
         batch: list[_Job] = []
+        share = min(BATCH, -(-len(self._waiting) // self._count))
+        characters = 0
+        while self._waiting and len(batch) < share and characters < BATCH_CHARACTERS:
+            job = self._waiting.popleft()
+            if not job.result.done():  # others have been graded elsewhere, or are not wanted
+                batch.append(job)
+                characters += len(job.task.text)
+        return batch
+
+    async def _serve(self, batch: Sequence[_Job]) -> None:
+        """Grade a batch, with a worker that is idle or a new one."""
+        slow = batch[0].slow and self._beside
+        idle = self._idle[slow] or self._idle[False]
+        worker, kept = idle.pop() if idle else None, False
         try:
-            while True:
-                with ExitStack() as lane:
-                    await self._lanes.acquire()
-                    lane.callback(self._lanes.release)
-                    if not (batch := await self._batch()):
-                        continue
-                    worker = worker or await self._start(batch)
-                    if worker is not None and not await self._grade(worker, batch, lane):
-                        await worker.end()
-                        worker = None
-        finally:
-            if worker is not None and not all(job.result.done() for job in batch):
-                worker.kill()
+            worker = worker or await self._start(batch, slow)
+            if worker is not None:
+                if slow:
+                    worker.give_way()
+                kept = await self._grade(worker, batch)
+        except BaseException:
             for job in batch:
                 job.settle(CLOSED)
-            if worker is not None:
-                await worker.end()
-
-    async def _batch(self) -> list[_Job]:
-        """A worker's share of what is waiting."""
-        self._idle += 1
-        try:
-            batch = [await self._waiting.get()]
+            raise
         finally:
-            self._idle -= 1
-        share = min(BATCH, self._waiting.qsize() // self._count + 1)
-        characters = len(batch[0].task.text)
-        while len(batch) < share and characters < BATCH_CHARACTERS and not self._waiting.empty():
-            batch.append(self._waiting.get_nowait())
-            characters += len(batch[-1].task.text)
-        return [job for job in batch if not job.result.done()]  # others have been graded elsewhere, or are not wanted
+            if worker is not None:
+                await self._keep(worker) if kept else await self._end(worker)
+
+    async def _keep(self, worker: Worker) -> None:
+        """Have a worker wait for its next batch, unless there are enough for slow answers."""
+        idle = self._idle[worker.gives_way]
+        if worker.gives_way and self._slow_ones + len(idle) > self._most_slow:
+            await worker.end()
+        else:
+            idle.append(worker)
+
+    async def _end(self, worker: Worker) -> None:
+        worker.kill()
+        await worker.end()
+
+    @property
+    def _slow_ones(self) -> int:
+        """Slow answers that workers are at."""
+        return sum(self._at_work.values())
 
     def _take_waiting(self) -> list[_Job]:
         """All that nobody has begun with."""
-        return [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
+        taken = [*self._waiting, *self._slow]
+        self._waiting.clear()
+        self._slow.clear()
+        return taken
 
-    async def _start(self, batch: Sequence[_Job]) -> Worker | None:
+    async def _start(self, batch: Sequence[_Job], slow: bool) -> Worker | None:
         """A new worker that is ready; without one, the batch has failed with the reason."""
         try:
             worker = await Worker.start(self._folder, self._keys)
@@ -165,13 +201,14 @@ class Workers:
         else:
             ready = False
             try:
+                if slow:
+                    worker.give_way()
                 await worker.send(WorkerSetup(self._grader))
                 reply = await self._reply(worker, START_LIMIT)
                 ready = isinstance(reply, TaskDone)
             finally:
                 if not ready:
-                    worker.kill()
-                    await worker.end()
+                    await self._end(worker)
             if isinstance(reply, TaskDone):
                 self._started = True
                 return worker
@@ -182,41 +219,45 @@ class Workers:
             job.settle(reply)
         return None
 
-    async def _grade(self, worker: Worker, batch: Sequence[_Job], lane: ExitStack) -> bool:
+    async def _grade(self, worker: Worker, batch: Sequence[_Job]) -> bool:
         """Have a batch graded. False: the worker is gone, and what it had not begun waits for another."""
         await worker.send([job.task for job in batch])
-        limit, left = self._grader.timeout + GRACE, False
+        limit = self._grader.timeout + GRACE
         for number, job in enumerate(batch, start=1):
             reply, waited = None, 0.0
-            if not left and limit > PATIENCE and self._slow < self._most_slow:
+            rest = batch[number:]
+            if not job.slow and limit > PATIENCE:
                 reply, waited = await self._soon(worker), PATIENCE
                 if reply is None:
-                    left = True
-                    worker.give_way()
-                    self._leave(lane, batch[number:])
+                    job.slow = True
+                    if not self._goes_on(worker, rest):
+                        self._put(*rest, job)
+                        return False
+                    rest = ()
             reply = reply or await self._reply(worker, limit - waited, waited)
             job.attempts += 1
-            if isinstance(reply, TaskFailed) and reply.again and job.attempts < ATTEMPTS:
-                self._waiting.put_nowait(job)
-            else:
+            again = isinstance(reply, TaskFailed) and reply.again and job.attempts < ATTEMPTS
+            if not again:
                 job.settle(reply)
             if isinstance(reply, TaskFailed) and reply.over:
-                for rest in () if left else batch[number:]:
-                    self._waiting.put_nowait(rest)
+                self._put(*([job] if again else []), *rest)
                 return False
+            if job.slow:
+                break
         return True
 
-    def _leave(self, lane: ExitStack, rest: Sequence[_Job]) -> None:
-        """Give the lane to another worker, which is started if there is none, and what waits behind a long answer."""
-        lane.pop_all().close()
-        self._slow += 1
-        lane.callback(self._come_back)
-        for job in rest:
-            self._waiting.put_nowait(job)
-        self._spread()
-
-    def _come_back(self) -> None:
-        self._slow -= 1
+    def _goes_on(self, worker: Worker, rest: Sequence[_Job]) -> bool:
+        """Whether a worker stays at an answer that takes long; what waits behind it goes to others then."""
+        only = self._count == 1 and not self._beside
+        if self._slow_ones >= self._most_slow or (only and (rest or self._waiting)):
+            return False
+        task = asyncio.current_task()
+        assert task is not None
+        self._at_work[task] = True
+        if self._beside:
+            worker.give_way()
+        self._put(*rest)
+        return True
 
     async def _reply(self, worker: Worker, limit: float, waited: float = 0.0) -> TaskDone | TaskFailed:
         """The next reply, after so long in vain; a worker that does not give it within `limit` is killed."""
@@ -256,7 +297,8 @@ class GradingPool:
         self._grader = grader
         self.rubric = rubric
         """Replaced once its thresholds are fitted."""
-        self._workers = Workers(grader, grader.workers or _default_workers(), folder, keys)
+        count = grader.workers or _default_workers()
+        self._workers = Workers(grader, count, folder, keys, beside=grader.workers is None)
 
     def lost_with(self, answer: str, question: Question) -> Cost:
         """Nothing is asked for a grade."""

@@ -95,6 +95,10 @@ class Grader(Protocol):
         """The marks, where they are found in well under a millisecond; None: `grade` has to run, in a worker."""
         ...
 
+    def is_slow(self, text: str, question: Question) -> bool:
+        """Whether `grade` is known to take long: others go first."""
+        ...
+
     def grade(self, text: str, question: Question) -> Marks:
         """The marks of an answer to a question."""
         ...
@@ -123,7 +127,7 @@ class GraderOptions(Section):
     timeout: float = Field(10.0, gt=0, le=3600)
     """Seconds that one answer may take in a worker process; then it is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
-    """Worker processes at most; default: one per core but one, two to four, and four more for slow answers."""
+    """Worker processes at most; default: one per core but one, two to four, and as many more for slow answers."""
     memory: float = Field(2.0, gt=0)
     """GiB that a worker process may use; beyond that it is a grader error."""
 
@@ -140,6 +144,10 @@ class GraderOptions(Section):
     def quick(self, text: str, question: Question) -> Marks | None:
         """A cheap grader is its own quick way, except on texts so long that reading them takes a while."""
         return self.grade(text, question) if len(text) <= INLINE_CHARACTERS else None
+
+    def is_slow(self, text: str, question: Question) -> bool:
+        """Whether `grade` is known to take long; most graders cannot tell."""
+        return False
 
     def grade(self, text: str, question: Question) -> Marks:
         """The marks of an answer: what each grader is about."""

@@ -185,8 +185,8 @@ BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.graders.worke
 LATE = 0.2
 """Seconds that an answer may take through the event loop once it lies in the pipe."""
 END_LIMIT = 2.0
-GIVES_WAY = 5
-"""Niceness: a third of what another process gets."""
+GIVES_WAY = 10
+"""Niceness: a tenth of what another process gets."""
 
 
 class WorkerHung(Exception):
@@ -210,6 +210,7 @@ class Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
+        self.gives_way = False
         self._reading: asyncio.Future[TaskDone | TaskFailed] | None = None
         """The next reply, where somebody goes on waiting for it."""
 
@@ -275,6 +276,7 @@ class Worker:
 
     def give_way(self) -> None:
         """Have the process go behind others where processors are scarce, from now on."""
+        self.gives_way = True
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self._process.pid, GIVES_WAY)
 

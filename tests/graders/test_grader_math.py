@@ -6,12 +6,12 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sympy import Integer, Pow, Symbol, factorial, sqrt
+from sympy import Integer, Pow, Symbol, expand, factorial, prod, sqrt
 from thoroughness import examples
 
 from adaptive_eval.graders.answer_text import MAX_BOX, last_box
-from adaptive_eval.graders.magnitude import digits_at_least, far_apart
-from adaptive_eval.graders.mathematics import Math, normal_form, rational
+from adaptive_eval.graders.magnitude import differ, digits_at_least, far_apart
+from adaptive_eval.graders.mathematics import Math, _parsed, normal_form, rational
 from adaptive_eval.questions.types import Question
 
 balanced = st.recursive(
@@ -234,6 +234,69 @@ class TestMagnitude:
         assert not far_apart(factorial(base, evaluate=False), Integer(math.factorial(base)))
         if far_apart(power, Integer(other)):
             assert base**exponent != other
+
+
+class TestValues:
+    """What differs at a point is not worked out."""
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            r"(x+y+z+1)^{29}",
+            r"(a+b+c+d+f)^{20}",
+            r"(x+y+1)^{30}(x-y+1)^{30}",
+            r"\frac{x^{5000}-1}{x-1}",
+            r"\frac{(x+y)^{20}-(x-y)^{20}}{(x+y+z)^{15}}",
+            r"x=(x+y+z)^{25}",
+        ],
+    )
+    def test_what_would_be_expanded_for_minutes_is_wrong_at_once(
+        self, said: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("math_verify.verify", lambda *_, **__: pytest.fail("it would be worked out"))
+        assert grade(said, "x^2-7") == (False, "expression")
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("(x-1)(x+1)", "x^2-1"),
+            (r"\sin(2x)", r"2\sin(x)\cos(x)"),
+            (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}"),
+            (r"\ln(xy)", r"\ln(x)+\ln(y)"),
+            (r"\sqrt{3+2\sqrt{2}}", r"1+\sqrt{2}"),
+            (r"\sqrt[3]{2+\sqrt{5}}+\sqrt[3]{2-\sqrt{5}}", "1"),
+            ("x=3", "3"),
+            (r"50\%", "0.5"),
+            (r"50\%", "50"),
+            (r"\frac{1}{3}", "0.3333333"),
+            (r"|x-1|", r"|1-x|"),
+            (r"\infty", r"\infty"),
+            (r"\{1,2\}", r"\{2,3\}"),
+            ("ABC", "abc"),
+            (r"\frac{(x+1)^{9}-(x-1)^{9}}{2}", r"9x^8+84x^6+126x^4+36x^2+1"),
+        ],
+    )
+    def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, one: str, other: str) -> None:
+        (mine, *_), (others, *_) = _parsed(one), _parsed(other)
+        assert not differ(mine, others) and not differ(others, mine)
+
+    @given(st.lists(st.integers(-9, 9), min_size=2, max_size=6), st.integers(1, 9))
+    def test_the_same_polynomial_never_differs_from_itself(self, roots: list[int], shift: int) -> None:
+        x = Symbol("x")
+        product = prod(x - root for root in roots)
+        assert not differ(product, expand(product))
+        assert differ(product, expand(product) + shift)
+
+
+def test_what_is_worked_out_term_by_term_is_known_to_be_slow() -> None:
+    for said, key, slow in (
+        (r"\int_0^1 x dx", "1", True),
+        (r"\sum_{k} k", r"\sum_{j} j", False),
+        (r"\limits x", "1", False),
+        ("x^2", "1", False),
+    ):
+        assert Math().is_slow(rf"\boxed{{{said}}}", Question("q", "?", key)) is slow
+        assert Math().is_slow(f"It is ${said}$", Question("q", "?", key)) is slow
 
 
 @pytest.mark.parametrize("text", ["So x = 4.", "The answer is 4", "$4$", "4", "", "\\boxed{5} or 4"])

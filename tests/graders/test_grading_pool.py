@@ -79,11 +79,11 @@ async def test_what_is_cheap_is_graded_without_a_process() -> None:
         assert (await grade("43")).category == 0
 
 
-async def test_plain_numbers_in_boxes_need_no_process() -> None:
+async def test_plain_numbers_in_boxes_need_no_process(starts: list[Worker]) -> None:
     opened = GradingPool(Math(), BINARY)
     answer = Answer(text=r"\boxed{042}", finish_reason="stop", seed=0, replica="r", latency=1.0)
     assert (await opened.grade(answer, QUESTION)).signals["method"] == "number"
-    assert not opened._workers._serving
+    assert not starts
     await opened.close()
 
 
@@ -132,7 +132,7 @@ async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is
             for texts in (["yes"] * 5, [f"hold {holds}"], ["no"] * 5)
         )
         assert [result.category for result in await fine] == [1] * 5
-        for _ in range(2):  # it is tried once more
+        for _ in range(3):  # it is put off where others wait, and then tried twice
             await until(holds.exists)
             holds.unlink()
             let_pass(HANGS + GRACE)
@@ -254,6 +254,46 @@ async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
     for task in stuck:
         with pytest.raises(GraderError, match="was closed"):
             await task
+
+
+async def test_a_single_worker_comes_to_slow_answers_when_nothing_else_waits(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    async with pool(custom()) as grade:
+        stuck = asyncio.create_task(grade(f"wait {held}"))
+        others = asyncio.gather(*map(grade, ["yes", "no"] * 20))
+        assert [result.category for result in await others] == [1, 0] * 20
+        held.unlink(missing_ok=True)
+        await until(held.exists)  # it was begun anew
+        assert not stuck.done()
+    with pytest.raises(GraderError, match="was closed"):
+        await stuck
+
+
+async def test_more_slow_answers_than_workers_hold_up_no_other(starts: list[Worker], tmp_path: Path) -> None:
+    async with pool(custom(workers=None)) as grade:
+        stuck = [asyncio.create_task(grade(f"wait {tmp_path / str(number)}")) for number in range(12)]
+        others = asyncio.gather(*map(grade, ["yes", "no"] * 20))
+        assert [result.category for result in await others] == [1, 0] * 20
+        at_work = [worker for worker in starts if worker._process.returncode is None]
+        assert len(at_work) <= 2 * _default_workers() and not any(task.done() for task in stuck)
+    await asyncio.gather(*stuck, return_exceptions=True)
+
+
+class KnownSlow(Python):
+    """Says which answers take long."""
+
+    def is_slow(self, text: str, question: Question) -> bool:
+        return text.startswith("wait")
+
+
+async def test_what_is_known_to_be_slow_never_has_the_worker_of_others(starts: list[Worker], tmp_path: Path) -> None:
+    async with pool(KnownSlow(function="hanging:grade", timeout=HANGS)) as grade:
+        stuck = [asyncio.create_task(grade(f"wait {tmp_path / str(number)}")) for number in range(12)]
+        pids = {(await grade("pid")).extracted for _ in range(8)}
+        assert len(pids) == 1
+        await until(lambda: sum(worker.gives_way for worker in starts) == _default_workers())
+        assert not any(task.done() for task in stuck)
+    await asyncio.gather(*stuck, return_exceptions=True)
 
 
 async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker], tmp_path: Path) -> None:
