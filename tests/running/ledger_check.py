@@ -39,6 +39,8 @@ class Books:
     """Requests of the log that were looked at."""
     unwanted: Counter[str] = field(default_factory=Counter)
     """Answers of each model that the run says it has asked ahead for nothing."""
+    labels: list[tuple[Trial, str]] = field(default_factory=list)
+    """Those that people gave in this directory, in order."""
 
     def base(self, model: str, question: str) -> int:
         """The seed of trial 0."""
@@ -91,6 +93,63 @@ class Books:
             assert row.text == server_answer(model, question, seed)
         for trial, row in self.rows.items():
             assert row.category in (None, int(row.text == "right")), trial
+
+    def check_results(self, fate: Fate, asks_ahead: bool) -> None:
+        """The results file, where a start was not killed: counts, scores and costs are those of the raw rows.
+
+        What was asked ahead and never wanted is in the costs, and need not be in the counts.
+        """
+        path = self.directory / "results.json"
+        if fate is Fate.KILL or not path.exists():
+            return
+        found = json.loads(path.read_text())
+        if "cost" not in found:  # before the first look
+            return
+        there = Counter(trial[0] for trial in self.rows)
+        names = [model["name"] for model in found["models"]]
+        assert found["cost"]["trials"] == sum(there[name] for name in names)
+        assert found["cost"]["tokens"] == sum(self.costs()[name] for name in names)
+        for place, model in enumerate(found["models"]):
+            mine = {trial: row for trial, row in self.rows.items() if trial[0] == model["name"]}
+            assert model["stored_trials"] == len(mine)
+            assert model["ungraded"] == sum(row.category is None for row in mine.values())
+            assert model["tokens"] == self.costs()[model["name"]]
+            means, waiting = [], 0
+            for question in found["questions"]:
+                counts = question["counts"][place]
+                stored = Counter(row.category for trial, row in mine.items() if trial[1] == question["id"])
+                assert counts[0] <= stored[0] and counts[1] <= stored[1], (model["name"], question["id"], counts)
+                if model["set_aside"] is None and not asks_ahead:  # what comes later is not counted, either
+                    assert counts == [stored[0], stored[1]], (model["name"], question["id"], counts, stored)
+                waiting += question["not_judged"][place]
+                means.append(counts[1] / sum(counts) if sum(counts) else 0.0)
+            if model["score"] is not None and not model["prior_depth"] and not waiting:
+                assert abs(model["score"] - sum(means) / len(means)) < 1e-9
+        ranks = [(model["rank"], -model["score"]) for model in found["models"] if model["score"] is not None]
+        assert ranks == sorted(ranks)
+
+    def costs(self) -> Counter[str]:
+        """Tokens of each model, from the rows."""
+        columns = "models.name, tokens, prompt_tokens, completion_tokens"
+        query = f"SELECT {columns} FROM trials JOIN models ON models.id = model"
+        spent: Counter[str] = Counter()
+        for name, tokens, read, written in _select(self.directory, query):
+            assert tokens == read + written == 5
+            spent[name] += tokens
+        return spent
+
+    def check_labels(self) -> None:
+        """The labels in the file are those that were given."""
+        lines = map(json.loads, (self.directory / "labels.jsonl").read_text().splitlines())
+        assert [((row["model"], row["question"], row["trial"]), row["label"]) for row in lines] == self.labels
+
+    def check_export(self, log: Path) -> None:
+        """The lines of an export are the stored rows, each once."""
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        said = {(one["model"], one["question"], one["trial"]): one for one in lines}
+        assert len(said) == len(lines) and said.keys() == self.rows.keys()
+        for trial, row in self.rows.items():
+            assert (said[trial]["seed"], said[trial]["category"], said[trial]["text"]) == row, trial
 
     def check_the_end(self) -> None:
         """The last look follows from the trials: scores are means of means, and the order is theirs."""

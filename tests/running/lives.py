@@ -151,6 +151,8 @@ class World:
                 asyncio.run(regrade(directory))
             except Killed:
                 return
+            except GraderError:
+                assert self.broken, "it failed on all that it was given"
 
     @contextmanager
     def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
