@@ -32,6 +32,10 @@ SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
 """Where a round is a batch: its share of what is needed at the soonest, and the first one's of `trials.max`."""
 
 
+INSPECT_ON_OWN_SERVERS = ("hf", "vllm", "sglang", "ollama", "llama-cpp-python")
+"""Where the name of a model in Inspect begins so, it runs on servers of the user's own."""
+
+
 class FavourChoice(NamedTuple):
     """The choice of `auto`, and why."""
 
@@ -56,6 +60,9 @@ def is_own_server(model: ModelConfig) -> bool:
     neither a price nor anything by which a provider might know a customer."""
     if model.batch is not None:
         return False
+    if model.inspect is not None:  # Inspect has keys and addresses of its own
+        served_here = model.inspect.partition("/")[0] in INSPECT_ON_OWN_SERVERS
+        return bool(model.gpus) or (model.price is None and served_here)
     known_by = model.key_variable or model.auth or model.headers or model.sampling.extra_headers
     return model.launch is not None or bool(model.gpus) or (model.price is None and not known_by)
 

@@ -10,8 +10,8 @@ from adaptive_eval.errors import ConfigError, NotAskedAgain, Unavailable
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.scores import marks_of
-from adaptive_eval.inspect.types import LOGS, SampleRequest
-from adaptive_eval.questions.benchmark import BenchmarkConfig
+from adaptive_eval.inspect.types import SampleRequest
+from adaptive_eval.questions.benchmark import INSPECT_LOGS, BenchmarkConfig, sample_name
 from adaptive_eval.seeds import SEED_SPAN
 
 STOPS = {"stop": "stop", "max_tokens": "length", "model_length": "context_length", "content_filter": "content_filter"}
@@ -70,7 +70,7 @@ class InspectEndpoint:
         """
         trial = (seed - self._seed_base(question)) % SEED_SPAN
         for attempt in range(1, self._attempts + 1):
-            name = f"{question}#{trial}" + (f"~{attempt}" if attempt > 1 else "")
+            name = sample_name(question, trial, attempt)
             if attempt > 1 and again is not None and not await again():
                 raise NotAskedAgain("a sample was lost, and the budget does not allow running it again")
             self._traffic.requests += 1
@@ -83,7 +83,7 @@ class InspectEndpoint:
         why = f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {last}"
         if await self._others_are_answered():
             flags: frozenset[Signal] = frozenset({"unanswered"})
-            return Answer("", why, seed, LOGS, 0.0, attempts=self._attempts, signals=flags)
+            return Answer("", why, seed, INSPECT_LOGS, 0.0, attempts=self._attempts, signals=flags)
         raise Unavailable(why)
 
     async def _others_are_answered(self) -> bool:
@@ -118,7 +118,7 @@ class InspectEndpoint:
             text=told["text"],
             finish_reason=finish,
             seed=seed,
-            replica=f"{LOGS}/{told['log']}",
+            replica=f"{INSPECT_LOGS}/{told['log']}",
             latency=float(told["seconds"]),
             prompt_tokens=prompt,
             completion_tokens=completion,

@@ -5,6 +5,7 @@ The code that a configuration names runs there alone, in the folder of the confi
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError, Unavailable
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
-from adaptive_eval.inspect.types import InspectModel, SampleRequest, Setup
+from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
 from adaptive_eval.questions.readers import hub_answers
 
@@ -32,6 +33,8 @@ LIST_SECONDS = 1800.0
 END_SECONDS = 120.0
 """How long Inspect may take to close its logs and sandboxes."""
 LAST_WORDS = 600
+READ_SECONDS = 60.0
+"""How long samples may take to be read from logs."""
 
 
 class ListedTask(NamedTuple):
@@ -44,16 +47,18 @@ class ListedTask(NamedTuple):
 
 def require_inspect(task: str) -> None:
     """Raise `ConfigError` where a package is missing, and name it."""
+    _require_package("benchmark.inspect: tasks of Inspect need")
+    if task.startswith(f"{EVALS}/") and find_spec(EVALS) is None:
+        raise ConfigError(f"benchmark.inspect: {task} needs another package; pip install inspect_evals")
+
+
+def _require_package(who: str) -> None:
     try:
         known = tuple(int(part) for part in version("inspect-ai").split(".")[:3] if part.isdecimal())
     except PackageNotFoundError:
         known = ()
     if find_spec(PACKAGE) is None or known < LEAST:
-        raise ConfigError(
-            "benchmark.inspect: tasks of Inspect need inspect-ai 0.3.285 or newer; pip install 'adaptive-eval[inspect]'"
-        )
-    if task.startswith(f"{EVALS}/") and find_spec(EVALS) is None:
-        raise ConfigError(f"benchmark.inspect: {task} needs another package; pip install inspect_evals")
+        raise ConfigError(f"{who} inspect-ai 0.3.285 or newer; pip install 'adaptive-eval[inspect]'")
 
 
 def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]) -> ListedTask:
@@ -81,6 +86,28 @@ def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str
         raise ConfigError(f"benchmark.inspect: {benchmark.inspect} cannot be loaded: {why}{hub}{near}")
     _require_scorer(benchmark, told["scorers"])
     return ListedTask(told["rows"], told["scorers"])
+
+
+def read_last_messages(samples: Sequence[LoggedSample]) -> Sequence[Mapping[str, str]]:
+    """The last message of each sample, or the `problem` with it; raises `ConfigError` where nothing can be read."""
+    _require_package("to read the transcript here needs")
+    try:
+        done = subprocess.run(
+            _command(),
+            input=_line(LogReading(samples=list(samples))),
+            capture_output=True,
+            cwd="/",
+            env={**os.environ, "INSPECT_DISPLAY": "none"},
+            timeout=READ_SECONDS,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"Inspect's log could not be read within {READ_SECONDS:.0f} s") from None
+    told = _message(done.stdout)
+    if "messages" not in told:
+        raise ConfigError("Inspect's log could not be read: it is damaged, or too large")
+    messages: list[Mapping[str, str]] = told["messages"]
+    return messages
 
 
 def _require_scorer(benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:

@@ -2,9 +2,6 @@
 
 from typing import Any, TypedDict
 
-LOGS = "logs/inspect"
-"""The folder in a run's directory that has Inspect's logs: one of each model for each start of the run."""
-
 
 class InspectModel(TypedDict):
     """A model that the process of Inspect asks."""
@@ -32,3 +29,16 @@ class SampleRequest(TypedDict):
     question: str
     id: str
     seed: int
+
+
+class LoggedSample(TypedDict):
+    """A sample in one of Inspect's logs."""
+
+    log: str
+    id: str
+
+
+class LogReading(TypedDict):
+    """In place of `Setup`: the process reads these samples from their logs, and ends."""
+
+    samples: list[LoggedSample]

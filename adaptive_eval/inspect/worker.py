@@ -1,4 +1,4 @@
-"""The process of Inspect: it lists the samples of a task, or runs those that it is asked for.
+"""The process of Inspect: it lists the samples of a task, runs those that it is asked for, or reads some from logs.
 
 It speaks in lines of JSON: requests come by the standard input, results leave by what was the standard output. When its
 input ends, which a kill of the run brings too, the evaluation ends, and Inspect closes its logs and sandboxes.
@@ -8,6 +8,7 @@ import asyncio
 import copy
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,12 +22,12 @@ from inspect_ai._util.log_layout import eval_log_name
 from inspect_ai._util.registry import registry_unqualified_name
 from inspect_ai.dataset import Sample
 from inspect_ai.hooks import BeforeModelGenerate, Hooks, TaskEnd, TaskStart, hooks
-from inspect_ai.log import EvalSample
-from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelUsage, get_model
+from inspect_ai.log import EvalSample, read_eval_log_sample
+from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, ModelUsage, get_model
 from inspect_ai.solver import SolverSpec
 from inspect_ai.solver._task_state import sample_state
 
-from adaptive_eval.inspect.types import InspectModel, SampleRequest, Setup
+from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
 
 Say = Callable[[Mapping[str, Any]], None]
 MODEL = "adaptive_eval_model"
@@ -34,6 +35,9 @@ MODEL = "adaptive_eval_model"
 LONGEST = 1_000_000
 """Characters of an answer that are passed on; the log has all of it."""
 REQUEST_LIMIT = 2**20
+REASON = 300
+MOST_MEMORY = 8 * 2**30
+"""Bytes of address space for who reads logs, which may be anybody's."""
 LOG_BUFFER = 10
 """Samples that Inspect writes into its log at once; it goes by how many are known beforehand, and here none is."""
 
@@ -79,10 +83,13 @@ def row(name: str, sample: Sample) -> dict[str, Any]:
 
 def _message_text(message: ChatMessage) -> str:
     """A message for people: what is no text is named."""
+    return f"{message.role}: {_content_text(message)}"
+
+
+def _content_text(message: ChatMessage) -> str:
     if isinstance(message.content, str):
-        return f"{message.role}: {message.content}"
-    parts = [str(getattr(part, "text", None) or f"[{part.type}]") for part in message.content]
-    return f"{message.role}: {' '.join(parts)}"
+        return message.content
+    return " ".join(str(getattr(part, "text", None) or f"[{part.type}]") for part in message.content)
 
 
 def _plain(value: Any) -> Any:
@@ -261,6 +268,29 @@ async def _read_requests() -> None:
         SOURCES[request["model"]].ask(request)
 
 
+# -- reading logs --------------------------------------------------------------------------------------------------
+
+
+def last_message(sample: LoggedSample) -> dict[str, str]:
+    """Who said the last message of a sample, and what; or what is wrong with its log."""
+    try:
+        messages = read_eval_log_sample(sample["log"], sample["id"], resolve_attachments=True).messages
+    except Exception as error:  # whatever Inspect makes of a log that may be anybody's
+        return {"problem": f"{type(error).__name__}: {error}"[:REASON]}
+    if not messages:
+        return {"problem": "it has no messages"}
+    last, told = messages[-1], [_content_text(messages[-1])]
+    for call in (last.tool_calls or ()) if isinstance(last, ChatMessageAssistant) else ():
+        told.append(f"[calls {call.function} with {json.dumps(call.arguments, default=str)}]")
+    return {"role": last.role, "text": "\n".join(filter(None, told))[:LONGEST]}
+
+
+def read_logs(reading: LogReading) -> dict[str, Any]:
+    """The last message of each sample."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    return {"messages": [last_message(sample) for sample in reading["samples"]]}
+
+
 # -- the process ---------------------------------------------------------------------------------------------------
 
 
@@ -269,12 +299,14 @@ def main() -> None:
     global _out
     _out = os.dup(1)
     os.dup2(2, 1)
-    setup: Setup = json.loads(FileIO(0, closefd=False).readline())
+    told: Any = json.loads(FileIO(0, closefd=False).readline())
     try:
-        if setup["models"]:
-            asyncio.run(run_samples(setup))
+        if "samples" in told:
+            say(read_logs(told))
+        elif told["models"]:
+            asyncio.run(run_samples(told))
         else:
-            say(listed(load_task(setup["task"])))
+            say(listed(load_task(told["task"])))
     except Exception as error:  # the task is the user's: whatever it raises is for its author to read
         causes = [error] if error.__cause__ is None else [error, error.__cause__]
         say({"problem": "; ".join(f"{type(one).__name__}: {getattr(one, 'message', None) or one}" for one in causes)})

@@ -62,6 +62,15 @@ def _last_part(name: str) -> str:
     return re.split("[@/]", name)[-1]
 
 
+INSPECT_LOGS = "logs/inspect"
+"""The folder in a run's directory that has Inspect's logs: one of each model for each start of the run."""
+
+
+def sample_name(question: str, trial: int, attempt: int) -> str:
+    """The id of a trial's sample in Inspect's logs."""
+    return f"{question}#{trial}" + (f"~{attempt}" if attempt > 1 else "")
+
+
 class BenchmarkConfig(Section):
     """A task of Inspect: its samples are the questions, its solver asks the models and its scorer grades."""
 

@@ -4,7 +4,7 @@ What is shown of an answer is its question, the reference and its text: whose it
 told to nobody. A label is on disk before the next answer is shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,9 @@ from adaptive_eval.record.labels import (
     texts_to_label,
 )
 from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.transcripts import is_from_inspect, transcript_ends
 
+LAST_MESSAGE = "last message of its transcript"
 AT_A_TIME = 20
 """Answers that are chosen before the comparisons are looked at anew."""
 
@@ -98,11 +100,18 @@ class LabelSession:
             self._fields = label_fields(config)
             known = {**read_labels(self._run), **dict.fromkeys((at for at, _ in self._chosen), "")}
             wanted = min(self._number - len(self._chosen), AT_A_TIME)
-            self._chosen += [(at, _texts(stored, at)) for at in next_to_label(stored, known, wanted)]
+            chosen = list(next_to_label(stored, known, wanted))
+            self._chosen += zip(chosen, _texts(self._run, stored, chosen), strict=True)
 
 
-def _texts(stored: StoredRun, at: Labelled) -> dict[str, str]:
-    (question,) = (one for one in stored.setup.questions if one.id == at.question)
-    answer = next(one for one in stored.reader.cell(at.model, at.question, at.trial - 1)).answer.text
-    texts = texts_to_label(stored.setup.config, question.for_trial(at.trial), answer)
-    return {name: visible(text) for name, text in texts.items()}
+def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[Mapping[str, str]]:
+    """The texts of answers; of a sample of Inspect its last message too, where it is not the answer."""
+    questions = {one.id: one for one in stored.setup.questions}
+    records = {at: next(stored.reader.cell(at.model, at.question, at.trial - 1)) for at in chosen}
+    inspected = [at for at, record in records.items() if is_from_inspect(record)]
+    ends = dict(zip(inspected, transcript_ends(run, [records[at] for at in inspected]), strict=True))
+    for at, record in records.items():
+        texts = texts_to_label(stored.setup.config, questions[at.question].for_trial(at.trial), record.answer.text)
+        if (end := ends.get(at)) is not None and end.text != record.answer.text:
+            texts[LAST_MESSAGE] = end.text if end.role is None else f"{end.role}: {end.text}"
+        yield {name: visible(text) for name, text in texts.items()}

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
@@ -13,6 +14,7 @@ import yaml
 
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.finding import difference, finding, letters_tell_more, model_verdicts
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.pairing import Pairing, by_trial_in_words
@@ -403,6 +405,28 @@ def _how(view: RunView) -> Iterator[str]:
     yield f"Looks: {len(view.looks)}."
     rubric = ([markdown_cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield markdown_table(["category", "weight"], rubric)
+    yield from _transcripts(view)
+
+
+def _transcripts(view: RunView) -> Iterator[str]:
+    """Where Inspect's logs are: one of each model for each start."""
+    rows = [
+        [markdown_cell(one.model), _log_link(one.replica), count(one.trials)]
+        for one in view.traffic
+        if one.replica.startswith(f"{INSPECT_LOGS}/")
+    ]
+    if rows:
+        yield "## Transcripts"
+        yield (
+            "Inspect has them in its own logs, one of each model for each start of the run. In the run's directory, "
+            f"`inspect view --log-dir {INSPECT_LOGS}` shows them."
+        )
+        yield markdown_table(["model", "log", "trials"], rows, left=2)
+
+
+def _log_link(log: str) -> str:
+    plain = re.fullmatch(rf"{INSPECT_LOGS}/[\w.+-]+\.eval", log, re.ASCII)
+    return markdown_cell(log) if plain is None else f"[{markdown_cell(log)}]({log})"
 
 
 def _prior_effect(view: RunView) -> Iterator[str]:

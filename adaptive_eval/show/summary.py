@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.finding import equal_sentences, finding, gate_line
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
@@ -68,6 +69,8 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
     yield from _warnings(results)
     if directory is not None and not is_address(directory):  # beside which there is no file
         yield f"results   {directory / RESULTS_FILE}, and beside it every answer"
+        if (directory / INSPECT_LOGS).is_dir():
+            yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
 
 
 def gate_lines(results: Results) -> list[str]:

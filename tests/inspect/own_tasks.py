@@ -50,11 +50,13 @@ class ScriptedModel(ModelAPI):
             output = ModelOutput.for_tool_call(self.model_name, "submit", {"answer": asked})
         else:
             output = self._says(said)
-        output.usage = ModelUsage(input_tokens=7, output_tokens=3, total_tokens=10)
+        times = 100 if self.model_name.startswith("dear-") else 1
+        output.usage = ModelUsage(input_tokens=7 * times, output_tokens=3 * times, total_tokens=10 * times)
         return output
 
     def _right(self, seed: int | None) -> bool:
-        chance = int(self.model_name[1:]) / 100.0 if self.model_name[1:].isdecimal() else 1.0
+        skill = self.model_name.removeprefix("dear-")[1:]
+        chance = int(skill) / 100.0 if skill.isdecimal() else 1.0
         return seed is not None and random.Random(seed).random() < chance
 
     def _says(self, text: str) -> ModelOutput:
@@ -244,3 +246,21 @@ class BrokenSandbox(LocalSandboxEnvironment):
         if state is not None and "#0" in str(state.sample_id):
             raise RuntimeError("the container is gone")
         return await super().exec(*args, **options)
+
+
+@solver
+def afterword() -> Any:
+    """The last message is another one than the answer, and means harm."""
+
+    async def solve(state: Any, generate: Any) -> Any:
+        state = await generate(state)
+        said = f"<img src=x onerror=alert(1)>\u202eevil</script> {state.sample_id}"
+        state.messages.append(ChatMessageUser(content=said))
+        return state
+
+    return solve
+
+
+@task(name="afterword")
+def with_afterword() -> Task:
+    return Task(dataset=samples(), solver=afterword(), scorer=exact())

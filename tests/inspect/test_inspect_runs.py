@@ -203,6 +203,26 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     assert "a sample called scripted/judge, whose price is not known; add it under benchmark.prices" in unpriced.output
 
 
+@pytest.mark.slow
+def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_often(site: Site) -> None:
+    names = ("dear-p50", "p51", "p52")
+    given = {"models": [{"name": one, "inspect": f"scripted/{one}"} for one in names]}
+    given |= {"sampling": {"max_tokens": 2000}, "trials": {"min": 2, "max": 200}}
+    given |= {"stopping": {"rule": "zscore", "confidence": 0.99999, "on_alarm": "never"}}
+    asked = {}
+    for name, caps in (("uncapped", {"trials": 240}), ("capped", {"trials": 240, "tokens": 10_000_000})):
+        ended = run(site, write(site, "exactly", name, skills=(), **given, budget=caps))  # type: ignore[arg-type]
+        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+        with RunReader.intact(site.directory(name)) as reader:
+            assert reader.header().configuration["trials"]["favour"] == "answers"  # type: ignore[index, call-overload]
+        records = stored(site, name)
+        asked[name] = [sum(record.model == one for record in records) / len(records) for one in names]
+        tokens = {record.model: record.cost.tokens for record in records}
+        assert tokens == {"dear-p50": 1000, "p51": 10, "p52": 10}
+    assert asked["uncapped"][0] == pytest.approx(1 / 3, abs=0.05)
+    assert asked["capped"][0] < 0.2, asked
+
+
 def asked_of_servers(site: Site, name: str, least: int = 6) -> Path:
     """A configuration of a task whose models are on the server of the tests."""
     models = [{"name": one, "inspect": f"openai-api/sim/{one}"} for one in MODELS]

@@ -8,12 +8,13 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from adaptive_eval.record.glossary import GLOSSARY, Term
+from adaptive_eval.record.transcripts import TranscriptEnd
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.serve.folder import RunBrief
 from adaptive_eval.show.serve.page_state import AnswersPage, ProgressMessage
 from adaptive_eval.store.events import CLASSES
 
-SENT = (RunView, ProgressMessage, RunBrief, AnswersPage, Term)
+SENT = (RunView, ProgressMessage, RunBrief, AnswersPage, TranscriptEnd, Term)
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object: "any", NoneType: "null"}
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.show.serve.page_state import PageState, PublishedView
+from adaptive_eval.record.transcripts import transcript_ends
+from adaptive_eval.show.serve.page_state import PageState, PublishedView, to_json
 
 PULSE_SECONDS = 1.0
 SHARE_OF_TIME = 0.03
@@ -33,6 +34,7 @@ class Channel:
         self.directory = directory
         self._state = PageState(directory)
         self._thread = thread
+        self._one_log = asyncio.Lock()
         self._listeners: set[asyncio.Queue[bytes | None]] = set()
         self._following: asyncio.Task[None] | None = None
 
@@ -48,6 +50,15 @@ class Channel:
     async def answers(self, question: int, model: int, after: int) -> bytes | None:
         """A page of answers as JSON; None where there is no such question or model."""
         return await self._read(lambda: self._state.answers(question, model, after))
+
+    async def transcript(self, question: int, model: int, trial: int) -> bytes | None:
+        """The last message of a trial that Inspect ran as JSON, one at a time; None where there is no such trial."""
+        record = await self._read(lambda: self._state.record(question, model, trial))
+        if record is None:
+            return None
+        async with self._one_log:
+            (end,) = await asyncio.to_thread(transcript_ends, self.directory, [record])
+        return to_json(end)
 
     async def listen(self) -> AsyncGenerator[bytes, None]:
         """Server-sent events, until the listener has gone or is too slow."""

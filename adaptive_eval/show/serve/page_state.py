@@ -20,6 +20,7 @@ from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.question_rows import as_json
+from adaptive_eval.record.transcripts import is_from_inspect
 from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views, without_rows
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import site_traffic
@@ -227,6 +228,17 @@ class PageState:
         if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
             return None
         return to_json(answers_page(self._feed.directory, stored, question, model, after))
+
+    def record(self, question: int, model: int, trial: int) -> TrialRecord | None:
+        """A stored trial of Inspect; None where there is none."""
+        self._feed.poll()
+        stored = self._feed.stored
+        if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
+            return None
+        names = stored.config.models[model].name, stored.questions[question].id
+        with closing(RunReader.open(self._feed.directory)) as reader:
+            record = next(reader.cell(*names, trial - 1), None)
+        return record if record is not None and record.trial == trial and is_from_inspect(record) else None
 
     def greeting(self, alone: bool) -> list[bytes]:
         """First messages to a listener; one who is `alone` then knows all there is."""

@@ -9,7 +9,7 @@ import asyncio
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from hashlib import blake2b
@@ -115,11 +115,23 @@ async def _about(channel: Channel, what: list[str], request: PageRequest) -> Pag
         case ["live"]:
             return PageResponse(kind=EVENTS, headers=PRIVATE, events=channel.listen())
         case ["question", index]:
-            numbers = [_integer(text) for text in (index, request.query.get("model"), request.query.get("after", "-1"))]
-            found = None if None in numbers else await channel.answers(*cast(list[int], numbers))
-            if found is not None:
-                return PageResponse(body=found, kind=JSON, headers=PRIVATE)
+            found = await _found(channel.answers, index, request, "after")
+        case ["transcript", index]:
+            found = await _found(channel.transcript, index, request, "trial")
+        case _:
+            found = None
+    if found is not None:
+        return PageResponse(body=found, kind=JSON, headers=PRIVATE)
     return problem(404, "there is nothing here")
+
+
+async def _found(
+    read: Callable[[int, int, int], Awaitable[bytes | None]], question: str, request: PageRequest, trial: str
+) -> bytes | None:
+    """What is read of a question, a model and a trial, which all are numbers."""
+    texts = (question, request.query.get("model"), request.query.get(trial, "-1"))
+    numbers = [_integer(text) for text in texts]
+    return None if None in numbers else await read(*cast(list[int], numbers))
 
 
 def _integer(text: str | None) -> int | None:

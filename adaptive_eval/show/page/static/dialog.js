@@ -4,13 +4,14 @@ import { linear } from "./chart.js";
 import { h, on, s, update } from "./dom.js";
 import { categoryName, countsText, entry, interval, posteriorOf, score } from "./facts.js";
 import { factList, region, table } from "./parts.js";
+import { INSPECT_LOGS } from "./sent.js";
 import { term } from "./terms.js";
 import { duration, messageOf, name, plain, plural, visible } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Scale } from "./chart.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { State } from "./parts.js" */
-/** @import { AnswersPage, PosteriorView, RunView, TrialView } from "./sent.js" */
+/** @import { AnswersPage, PosteriorView, RunView, TranscriptEnd, TrialView } from "./sent.js" */
 
 /**
  * What the dialog shows.
@@ -22,6 +23,7 @@ import { duration, messageOf, name, plain, plural, visible } from "./text.js";
  * @property {string | null} problem
  * @property {boolean} busy
  * @property {number} ask
+ * @property {Map<number, TranscriptEnd | string>} ends
  */
 
 const FOREST = { width: 220, height: 20, pad: 6 };
@@ -30,8 +32,9 @@ const FOREST = { width: 220, height: 20, pad: 6 };
  * A dialog on questions; `fetchTrials(question, model, after)` is null where no texts are available.
  * @param {State} state
  * @param {((question: number, model: number, after: number | null) => Promise<AnswersPage>) | null} fetchTrials
+ * @param {(question: number, model: number, trial: number) => Promise<TranscriptEnd>} fetchEnd
  */
-export function questionDialog(state, fetchTrials) {
+export function questionDialog(state, fetchTrials, fetchEnd) {
   const body = h("div", { class: "body" });
   const dialog = h(
     "dialog",
@@ -41,7 +44,7 @@ export function questionDialog(state, fetchTrials) {
   );
   document.body.append(dialog);
   /** @type {Seen} */
-  const seen = { index: 0, model: null, trials: [], more: false, problem: null, busy: false, ask: 0 };
+  const seen = { index: 0, model: null, trials: [], more: false, problem: null, busy: false, ask: 0, ends: new Map() };
 
   const draw = () => update(body, h("div", null, content(state, seen, fetchTrials !== null)));
   const load = async () => {
@@ -67,13 +70,34 @@ export function questionDialog(state, fetchTrials) {
     draw();
   };
   const choose = (/** @type {string} */ model) => {
-    Object.assign(seen, { model, trials: [], more: false, problem: null });
+    Object.assign(seen, { model, trials: [], more: false, problem: null, ends: new Map() });
     draw();
     load();
+  };
+  const loadEnd = async (/** @type {number} */ number) => {
+    const trial = seen.trials.find((one) => one.trial === number);
+    const { ends, index, model } = seen;
+    if (!trial || !ofInspect(trial) || ends.has(number)) return;
+    ends.set(number, "Reading Inspect’s log …");
+    draw();
+    try {
+      ends.set(number, await fetchEnd(index, entry(state.facts.columnOf, model ?? ""), number));
+    } catch (error) {
+      ends.set(number, `Inspect’s log could not be read: ${messageOf(error)}`);
+    }
+    if (ends === seen.ends) draw();
   };
 
   on(dialog, "click", "[data-model]", (button) => choose(button.dataset.model ?? ""));
   on(dialog, "click", "[data-next]", load);
+  dialog.addEventListener(
+    "toggle",
+    ({ target }) => {
+      if (target instanceof HTMLDetailsElement && target.open && target.matches(".answer"))
+        loadEnd(Number(target.dataset.key));
+    },
+    { capture: true }, // it does not rise from where it happens
+  );
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   const open = (/** @type {number} */ index, /** @type {string | null} */ model = null) => {
     seen.index = index;
@@ -174,7 +198,7 @@ function trials(state, seen) {
     h(
       "div",
       { class: "answers" },
-      seen.trials.map((trial) => answer(view, trial)),
+      seen.trials.map((trial) => answer(view, trial, seen.ends.get(trial.trial))),
     ),
     seen.problem ? h("p", { class: "problem", role: "alert" }, plain(seen.problem, 400)) : null,
     seen.busy ? h("p", { class: "quiet", role: "status" }, "Reading …") : null,
@@ -185,8 +209,11 @@ function trials(state, seen) {
   );
 }
 
-/** @param {RunView} view @param {TrialView} trial */
-function answer(view, trial) {
+/** @param {TrialView} trial */
+const ofInspect = (trial) => trial.replica.startsWith(`${INSPECT_LOGS}/`);
+
+/** @param {RunView} view @param {TrialView} trial @param {TranscriptEnd | string | undefined} end */
+function answer(view, trial, end) {
   const grade = trial.category === null ? "not graded" : categoryName(view, trial.category);
   const best = trial.value !== null && trial.value === Math.max(...view.weights);
   const facts = [
@@ -195,7 +222,7 @@ function answer(view, trial) {
     ["signals", signals(trial.signals)],
     ["finish reason", trial.finish_reason],
     ["seed", trial.seed],
-    ["server", trial.replica],
+    [ofInspect(trial) ? "Inspect’s log" : "server", trial.replica],
     ["attempts", trial.attempts > 1 ? trial.attempts : null],
     ["bits per token", short(trial.completion_bpt)],
   ];
@@ -227,6 +254,21 @@ function answer(view, trial) {
       trial.text ? visible(trial.text) : h("span", { class: "quiet" }, "(empty)"),
     ),
     trial.tokens.length ? tokenList(trial) : null,
+    end === undefined ? null : transcriptEnd(end),
+  );
+}
+
+/** The last message of a transcript, or why it is not there. @param {TranscriptEnd | string} end */
+function transcriptEnd(end) {
+  if (typeof end === "string") return h("p", { class: "quiet", role: "status" }, plain(end, 400));
+  const { role, sample, text } = end;
+  const where = `sample ${plain(sample, 200)}`;
+  if (role === null) return h("p", { class: "note transcript" }, `${plain(text, 600)} It is ${where}.`);
+  return h(
+    "section",
+    { class: "transcript", "aria-label": "Last message of its transcript" },
+    h("p", { class: "note" }, `Last message of its transcript (${where}), by ${plain(role, 40)}:`),
+    h("pre", { class: "foreign", dir: "auto" }, text ? visible(text) : h("span", { class: "quiet" }, "(empty)")),
   );
 }
 

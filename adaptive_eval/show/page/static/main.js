@@ -20,7 +20,7 @@ import { whenSeen } from "./rows.js";
 import { rubrics } from "./rubrics.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
-import { embeddedView, readAnswers } from "./sent.js";
+import { embeddedView, readAnswers, readTranscript } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { openTerms, term } from "./terms.js";
@@ -112,7 +112,9 @@ function openPage(page, view, api) {
     part.due = true;
     if (part.fold === null || part.fold.open) draw(part);
   };
-  const dialog = questionDialog(state, api === null ? null : (...asked) => readAnswers(api, ...asked));
+  const dialog = questionDialog(state, api === null ? null : (...asked) => readAnswers(api, ...asked), (...asked) =>
+    readTranscript(api ?? "", ...asked),
+  );
   const all = () => parts.forEach(ask);
   const print = (/** @type {boolean} */ printing) => {
     Object.assign(state, { printing, width: printing ? PAPER : 0 });

@@ -595,6 +595,15 @@
  */
 
 /**
+ * The last message of a transcript in Inspect's log.
+ * @typedef {object} TranscriptEnd
+ * @property {string} log
+ * @property {string} sample
+ * @property {string | null} role
+ * @property {string} text
+ */
+
+/**
  * @typedef {object} Term
  * @property {string} name
  * @property {string} text
@@ -672,6 +681,18 @@ export function readRuns(root) {
 export function readAnswers(api, question, model, after) {
   return json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
 }
+
+/**
+ * The last message of a trial that Inspect ran, all by number.
+ * @param {string} api @param {number} question @param {number} model @param {number} trial
+ * @returns {Promise<TranscriptEnd>}
+ */
+export function readTranscript(api, question, model, trial) {
+  return json(`${api}transcript/${question}?model=${model}&trial=${trial}`);
+}
+
+/** Where Inspect's logs lie in the directory of a run. */
+export const INSPECT_LOGS = "logs/inspect";
 
 /** A message about what has changed. @param {MessageEvent<string>} event @returns {ProgressMessage} */
 export function pulseOf(event) {

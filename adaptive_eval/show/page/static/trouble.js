@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { region, table } from "./parts.js";
+import { INSPECT_LOGS } from "./sent.js";
 import { sites } from "./sites.js";
 import { count, duration, moment, name, number, percent, plain, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
@@ -111,13 +112,23 @@ function smallShare(share) {
 function traffic(state) {
   const { view } = state;
   if (!view.traffic.length) return null;
+  const logs = view.traffic.some((one) => one.replica.startsWith(`${INSPECT_LOGS}/`));
   const first = view.traffic.some((one) => one.ttft !== null);
-  return grid(
+  const told = logs
+    ? h(
+        "p",
+        { class: "note" },
+        "Inspect has the transcripts, in a log of each model for each start of the run: ",
+        h("code", null, `inspect view --log-dir ${INSPECT_LOGS}`),
+        " in the run’s directory shows them.",
+      )
+    : null;
+  const rows = grid(
     state,
-    "Answers by model and server",
+    logs ? "Answers by model and log of Inspect" : "Answers by model and server",
     [
       "Model",
-      "Server",
+      logs ? "Log of Inspect" : "Server",
       "Answers",
       "Retries",
       "per answer",
@@ -128,7 +139,7 @@ function traffic(state) {
     ],
     view.traffic.map((one) => [
       name(one.model, 60),
-      name(one.replica, 60),
+      logLink(one.replica) ?? name(one.replica, 60),
       count(one.trials),
       count(one.retries),
       number(one.retries / Math.max(1, one.trials)),
@@ -139,6 +150,13 @@ function traffic(state) {
     ]),
     2,
   );
+  return [told, rows];
+}
+
+/** Where a report in the run's directory finds a log; null elsewhere. @param {string} log */
+function logLink(log) {
+  if (location.protocol !== "file:" || !/^logs\/inspect\/[\w.+-]+\.eval$/.test(log)) return null;
+  return h("a", { href: log }, name(log, 60));
 }
 
 /** Places where models were served one after the other. @param {State} state */

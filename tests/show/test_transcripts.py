@@ -1,0 +1,120 @@
+"""Where the program shows answers, it shows the end of a transcript in Inspect's log, too, and links to that log."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from browsing import Tabs
+from live_runs import Site, stored
+from test_monitor_browser import Monitors, open_cell
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.record.label_session import LAST_MESSAGE, LabelSession
+from adaptive_eval.record.transcripts import GONE, transcript_ends
+from adaptive_eval.store import TrialRecord
+
+OWN = Path(__file__).parents[1] / "inspect" / "own_tasks.py"
+HOSTILE = "<img src=x onerror=alert(1)>\u202eevil</script>"
+
+
+@pytest.fixture
+def run(site: Site) -> Path:
+    """A run whose samples end with what a tool or a model said that means harm."""
+    shutil.copy(OWN, site.folder / "tasks.py")
+    settings = {
+        "benchmark": {"inspect": "tasks.py@afterword"},
+        "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in ("p95", "p10")],
+        "trials": {"min": 2, "max": 2, "favour": "answers"},
+        "stopping": {"on_alarm": "never"},
+        "store": {"folder": str(site.folder / "runs")},
+    }
+    config = site.folder / "run.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    words = ["run", str(config), "--run-dir", str(site.directory()), "--display", "plain"]
+    ended = subprocess.run([sys.executable, "-m", "adaptive_eval", *words], capture_output=True, text=True)
+    assert ended.returncode in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+    assert f"inspect view --log-dir {site.directory() / INSPECT_LOGS}" in ended.stdout
+    return site.directory()
+
+
+@pytest.fixture
+def records(site: Site, run: Path) -> list[TrialRecord]:
+    return stored(site)
+
+
+def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
+    run: Path, records: list[TrialRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for record, end in zip(records, transcript_ends(run, records), strict=True):
+        assert (end.role, end.text) == ("user", f"{HOSTILE} {record.question}#{record.trial}")
+        assert (run / end.log).is_file()
+        assert end.sample == f"{record.question}#{record.trial}"
+    first, *_ = records
+    log = run / first.answer.replica
+    kept = log.rename(tmp_path / "elsewhere.eval")
+    assert transcript_ends(run, [first])[0].text == GONE
+    log.symlink_to(kept)
+    assert transcript_ends(run, [first])[0].text == GONE, "a link out of the run is not followed"
+    log.unlink()
+    log.write_bytes(b"PK\x03\x04 no log at all")
+    (damaged,) = transcript_ends(run, [first])
+    assert damaged.role is None and damaged.text.startswith("Inspect has not written this sample into its log yet, or")
+    monkeypatch.setattr("adaptive_eval.inspect.process.find_spec", lambda name: None)
+    (bare,) = transcript_ends(run, [first])
+    assert (bare.role, bare.log) == (None, first.answer.replica)
+    assert "pip install 'adaptive-eval[inspect]'" in bare.text
+
+
+@pytest.mark.slow
+def test_who_labels_sees_the_last_message_and_a_report_names_each_log(run: Path, records: list[TrialRecord]) -> None:
+    texts = LabelSession(run, 2).current
+    assert texts is not None and texts.texts[LAST_MESSAGE].startswith("user: <img src=x onerror=alert(1)>[U+202E]")
+    assert "p95" not in str(texts) and "p10" not in str(texts)
+    assert CliRunner().invoke(app, ["report", str(run), "--format", "md"]).exit_code == ExitCode.REACHED
+    told = (run / "report.md").read_text()
+    assert "## Transcripts" in told
+    for log in {record.answer.replica for record in records}:
+        assert f"]({log})" in told
+    for log in (run / INSPECT_LOGS).iterdir():
+        os.truncate(log, 10)
+    damaged = LabelSession(run, 2).current
+    assert damaged is not None and "or the log is damaged" in damaged.texts[LAST_MESSAGE]
+
+
+@pytest.fixture
+def monitors(tabs: Tabs) -> Iterator[Monitors]:
+    monitors = Monitors()
+    yield monitors
+    tabs.leave()
+    monitors.stop()
+
+
+@pytest.mark.browser
+def test_the_page_shows_the_last_message_as_text_and_a_report_links_to_the_log(
+    run: Path, monitors: Monitors, tabs: Tabs
+) -> None:
+    page = tabs.at(monitors.serve(run))
+    open_cell(page, 1)
+    page.locator("dialog details.answer > summary").first.click()
+    page.wait_for_selector("dialog .transcript pre")
+    said = page.inner_text("dialog .transcript pre")
+    assert "<img src=x onerror=alert(1)>" in said and "U+202E" in said
+    assert "by user:" in page.inner_text("dialog .transcript .note")
+    assert page.locator("dialog img").count() == 0
+    shutil.rmtree(run / INSPECT_LOGS)
+    page.locator("dialog details.answer > summary").nth(1).click()
+    page.wait_for_selector("dialog .note.transcript")
+    assert "is not there any more" in page.inner_text("dialog .note.transcript")
+    assert CliRunner().invoke(app, ["report", str(run)]).exit_code == ExitCode.REACHED
+    report = tabs.report((run / "report.html").read_text())
+    assert "inspect view --log-dir logs/inspect" in report.text_content("#traffic")
+    links = report.eval_on_selector_all("#traffic a", "all => all.map((one) => one.getAttribute('href'))")
+    assert len(links) == 2 and all(link.startswith(f"{INSPECT_LOGS}/") and link.endswith(".eval") for link in links)
