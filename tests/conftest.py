@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browsing import Tabs, chromium
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from live_runs import EndedRuns, Site, small_world
 from patient_time import PatientLoop
 from ports import held_port
@@ -41,6 +42,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("untimed")
+if not THOROUGH:  # constants of all modules that a process has loaded would be tried: other examples beside other tests
+    providers._get_local_constants = lambda: providers._local_constants
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
