@@ -55,6 +55,25 @@ class Site:
         (folder / "questions.jsonl").write_text("\n".join(rows))
         return cls(folder, base_url)
 
+    def gated_benchmarks(self) -> Path:
+        """A configuration of two benchmarks beside a baseline: `easy` has a gate of its own, `hard` has none."""
+        rows = list(question_rows(small_world()))
+        for name, some in (("easy", rows[3:]), ("hard", rows[:3])):
+            (self.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
+        config = self.config(
+            benchmarks=[
+                {"name": "easy", "gate": "10%", "questions": "easy.jsonl"},
+                {"name": "hard", "questions": "hard.jsonl"},
+            ],
+            objective={"kind": "baseline", "baseline": "bob", "gate": True},
+            stopping={"delta": "70%"},
+            trials={"min": 4, "max": 120},
+        )
+        del config["questions"]
+        path = self.folder / "run.yaml"
+        path.write_text(json.dumps(config))
+        return path
+
     def config(self, **changes: object) -> dict[str, object]:
         """A configuration for this server, with some sections replaced; unless a pace is given, or follows from how
         models are paid for, one at which servers are asked for nothing but what rounds want, however fast they are."""

@@ -131,21 +131,7 @@ def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) 
 
 def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: Site) -> None:
     """A build may be far worse in all, but not on the easy questions: there one is, and the other is better."""
-    easy, hard = question_rows(small_world()), question_rows(small_world())
-    for name, rows in (("easy", list(easy)[3:]), ("hard", list(hard)[:3])):
-        (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    config = site.config(
-        benchmarks=[
-            {"name": "easy", "gate": "10%", "questions": "easy.jsonl"},
-            {"name": "hard", "questions": "hard.jsonl"},
-        ],
-        objective={"kind": "baseline", "baseline": "bob", "gate": True},
-        stopping={"delta": "70%"},
-        trials={"min": 4, "max": 120},
-    )
-    del config["questions"]
-    path = site.folder / "run.yaml"
-    path.write_text(json.dumps(config))
+    path = site.gated_benchmarks()
     ran = site.run(path)
     assert ran.exit_code == ExitCode.WORSE, ran.output
     assert "on easy worse than bob by more than 10 points." in ran.output

@@ -1,38 +1,21 @@
 """The page of a run with a gate for each benchmark: a verdict on each, and one decision about each model."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 from browsing import Tabs
-from live_runs import Site, small_world
+from live_runs import Site
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.page.documents import report_page
-from adaptive_eval.simulate.answering import question_rows
 
 pytestmark = pytest.mark.browser
 
 
 def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site, tabs: Tabs) -> None:
-    rows = list(question_rows(small_world()))
-    for name, some in (("easy", rows[3:]), ("hard", rows[:3])):
-        (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
-    config = site.config(
-        benchmarks=[
-            {"name": "easy", "gate": "10%", "questions": "easy.jsonl"},
-            {"name": "hard", "questions": "hard.jsonl"},
-        ],
-        objective={"kind": "baseline", "baseline": "bob", "gate": True},
-        stopping={"delta": "70%"},
-        trials={"min": 4, "max": 120},
-    )
-    del config["questions"]
-    path = site.folder / "run.yaml"
-    path.write_text(json.dumps(config))
-    words = ["run", str(path), "--run-dir", str(site.directory()), "--display", "plain"]
+    words = ["run", str(site.gated_benchmarks()), "--run-dir", str(site.directory()), "--display", "plain"]
     ran = subprocess.run([sys.executable, "-m", "adaptive_eval", *words], capture_output=True, text=True)
     assert ran.returncode == ExitCode.WORSE, ran.stdout + ran.stderr
     page = tabs.report(report_page(read_view(site.directory())))
