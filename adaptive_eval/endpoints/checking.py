@@ -1,37 +1,87 @@
-"""Whether a server can be asked, found out on demand."""
+"""Whether a server answers, found out with requests that cost next to nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
+from adaptive_eval.endpoints.answers import ResponseOrigin
+from adaptive_eval.endpoints.client import PROBE_SECONDS, Caller
 from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Failure, FailureKind, Refusal
-from adaptive_eval.endpoints.types import ReplicaHealth
+from adaptive_eval.endpoints.replies import ReplyReader
+from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, ReplicaHealth
 from adaptive_eval.errors import EndpointError
 
 NOT_SENT = frozenset({FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES})
 """Failures of which a server knows nothing."""
 CHECK_SECONDS = 60.0
 """A server that has not said a word in this time is not fit for a run."""
+_TINY_CHAT = Prompt(messages=(Message("user", "Say OK."),))
+_TINY_TEXT = Prompt(text="Say OK.")
 
 
-async def check_server(
-    url: str, ask: Callable[[str], Awaitable[ReplicaHealth]], sleep: Callable[[float], Awaitable[None]]
-) -> ReplicaHealth:
-    """Ask a server once, or twice if it refuses or fails: one such answer alone says little.
+def tiny_prompt(config: EndpointConfig) -> Prompt:
+    """A prompt for a tiny answer."""
+    return _TINY_CHAT if config.api == "chat" else _TINY_TEXT
 
-    A server that cannot be reached is not asked twice: a run does not wait for it either.
-    """
-    try:
-        async with asyncio.timeout(CHECK_SECONDS):
-            try:
-                return await ask(url)
-            except (Refusal, Failure) as error:
-                if isinstance(error, Failure) and error.kind in NOT_SENT:
-                    raise
-                await sleep(REFUSED_PAUSE)
-                found = await ask(url)
-                return replace(found, detail=f"{found.detail}, asked again after: {error}")
-    except TimeoutError:
-        return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
-    except EndpointError as error:
-        return ReplicaHealth(url, False, str(error))
+
+class ServerCheck:
+    """Asks the servers of one model for tiny answers."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        servers: IdentifiedServers,
+        replies: ReplyReader,
+        prompt: Prompt,
+        body: Mapping[str, object],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`prompt` and `body` are those of a tiny request."""
+        self._caller = caller
+        self._servers = servers
+        self._replies = replies
+        self._prompt = prompt
+        self._body = body
+        self._sleep = sleep
+        self._asks = False
+
+    async def health(self, url: str) -> ReplicaHealth:
+        """Ask a server once, or twice if it refuses or fails: one such answer alone says little.
+
+        A server that cannot be reached is not asked twice: a run does not wait for it either.
+        """
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                try:
+                    return await self._ask(url)
+                except (Refusal, Failure) as error:
+                    if isinstance(error, Failure) and error.kind in NOT_SENT:
+                        raise
+                    await self._sleep(REFUSED_PAUSE)
+                    found = await self._ask(url)
+                    return replace(found, detail=f"{found.detail}, asked again after: {error}")
+        except TimeoutError:
+            return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
+        except EndpointError as error:
+            return ReplicaHealth(url, False, str(error))
+
+    async def answers_now(self, url: str) -> bool:
+        """Whether a server answers a tiny request at once; False where one is under way already."""
+        if self._asks:
+            return False
+        self._asks = True
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._ask(url)
+            return True
+        except (TimeoutError, Failure, EndpointError):
+            return False
+        finally:
+            self._asks = False
+
+    async def _ask(self, url: str) -> ReplicaHealth:
+        server = await self._servers.identity_of(url)
+        reply = await self._caller.ask(url, self._body)
+        self._replies.answers(reply, self._prompt, range(1), ResponseOrigin(url, reply.latency, None, 1))
+        return ReplicaHealth(url, True, "it answers", server.served, reply.latency, server.notices)

@@ -56,8 +56,10 @@ class LastHeard:
 
     __slots__ = ("begun", "cuts", "first_at", "heard_at", "longest", "overdue", "sent_at", "streamed")
 
-    def __init__(self, now: float, streamed: bool, cuts: int, begun: Callable[[], None] = lambda: None) -> None:
-        """`begun` is called at its first piece."""
+    def __init__(
+        self, now: float, streamed: bool, cuts: int, begun: Callable[[float], None] = lambda sent_at: None
+    ) -> None:
+        """`begun` is called at its first piece, with the time at which it was sent."""
         self.begun = begun
         self.sent_at = self.heard_at = now
         self.first_at: float | None = None
@@ -69,16 +71,15 @@ class LastHeard:
         self.overdue: str | None = None
         """Why it was cut."""
 
-    def send(self, now: float, begun: Callable[[], None]) -> None:
+    def send(self, now: float) -> None:
         """The request is sent only now: count its time from here."""
         self.sent_at = self.heard_at = now
-        self.begun = begun
 
     def beat(self, now: float) -> None:
         """A piece of the response has come."""
         if self.first_at is None:
             self.first_at = now
-            self.begun()
+            self.begun(self.sent_at)
         else:
             self.longest = max(self.longest, now - self.heard_at)
         self.heard_at = now

@@ -4,7 +4,7 @@ A reservation of `amount` takes the next free stretch of the line, amount / rate
 it (the generic cell rate algorithm). In any window of T seconds at most rate * T + burst + one reservation pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 BURST_SECONDS = 0.1
 """How much unused time may be made up for, so that a late timer costs no rate."""
@@ -34,8 +34,13 @@ class RateLimits:
     """The limits of one model on requests and on tokens: a request waits for whichever is later."""
 
     def __init__(
-        self, requests_per_minute: float | None, tokens_per_minute: float | None, clock: Callable[[], float]
+        self,
+        requests_per_minute: float | None,
+        tokens_per_minute: float | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
+        self._sleep = sleep
         self._requests = RateLimit(requests_per_minute, clock) if requests_per_minute else None
         self._tokens = RateLimit(tokens_per_minute, clock) if tokens_per_minute else None
 
@@ -43,14 +48,18 @@ class RateLimits:
     def unlimited(self) -> bool:
         return self._requests is None and self._tokens is None
 
-    def reserve(self, tokens: float) -> float:
-        """Seconds to wait before a request that is expected to use so many tokens."""
+    async def wait(self, tokens: float) -> float:
+        """Wait until a request may be sent, and give the tokens that it is expected to use; 0 without limits."""
+        if self.unlimited:
+            return 0.0
         waits = [0.0]
         if self._requests is not None:
             waits.append(self._requests.reserve(1.0))
         if self._tokens is not None:
             waits.append(self._tokens.reserve(tokens))
-        return max(waits)
+        if (longest := max(waits)) > 0.0:
+            await self._sleep(longest)
+        return tokens
 
     def correct(self, expected: float, used: float) -> None:
         """Put a request's real tokens in place of the expected ones."""

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.replicas import Replica
-from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, EndpointStats, Prompt
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Answer, EndpointStats, Prompt
+
+FIRST_GUESS = 1000.0
+"""Tokens that an answer is expected to use before any is known; corrected as soon as it is."""
 
 
 @dataclass(slots=True)
@@ -55,6 +58,22 @@ class Traffic:
     """Failed attempts of requests that were answered in the end."""
     aside: int = 0
     """Requests that fail while others are answered: they are repeated, and take no place of others."""
+
+    @property
+    def tokens_per_answer(self) -> float:
+        """Tokens that an answer uses with its prompt on average, or a guess before any is known."""
+        return (self.prompt_tokens + self.completion_tokens) / self.answers if self.answers else FIRST_GUESS
+
+    def count_answers(self, answers: list[Answer], attempts: int) -> int:
+        """Count the answers to a request, and give the tokens that they have used."""
+        prompt = sum([answer.prompt_tokens for answer in answers])
+        completion = sum([answer.completion_tokens for answer in answers])
+        self.prompt_tokens += prompt
+        self.completion_tokens += completion
+        self.answers += len(answers)
+        self.answered += 1
+        self.failed_before += attempts - 1
+        return prompt + completion
 
     def failed(self, kind: FailureKind, failure: Failure | Refusal) -> None:
         """Count a failed attempt."""

@@ -271,7 +271,7 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpo
             silences.append(url)
             return ProbeTrouble("no answer", silent=True)
 
-        model._watch._probe = probe
+        model._sender._care.watch._probe = probe
         asking = asyncio.create_task(model.sample(CHAT, range(1)))
         await until(lambda: len(first.seen) == 2)
         asking.cancel()
@@ -306,12 +306,12 @@ async def test_one_bad_health_check_kills_nobody(endpoint: Opener) -> None:
 
     async with raw_server(slowly) as server:
         model = endpoint(server.base_url)
-        probe, said = model._watch._probe, iter([None, "ill", "ill", None, "ill", "ill", None])
+        probe, said = model._sender._care.watch._probe, iter([None, "ill", "ill", None, "ill", "ill", None])
 
         async def sometimes(url: str) -> str | None:
             return next(said, None) or await probe(url)
 
-        model._watch._probe = sometimes
+        model._sender._care.watch._probe = sometimes
         assert (await model.sample(CHAT, range(1)))[0].attempts == 1
 
 

@@ -164,7 +164,7 @@ async def test_a_request_is_not_cut_for_a_time_in_which_its_server_said_nothing_
         model = endpoint(server.base_url, timeout=1800.0, patience=300.0, max_tokens=100)
         for seed in range(KNOWN):
             await model.sample(CHAT, range(seed, seed + 1))
-        assert model._times.first() == LEAST
+        assert model._sender._times.first() == LEAST
         asking = asyncio.create_task(model.sample(CHAT, range(KNOWN, KNOWN + 1)))
         await asyncio.sleep(2.0 * LEAST)
         awake.set()
@@ -209,7 +209,7 @@ async def test_what_failed_before_it_was_known_that_its_server_streams_is_stream
             bodies.append("stream" in asked.body)
             if len(bodies) == 2:
                 asked_twice.set()
-                await until(lambda: bool(model._streaming))
+                await until(lambda: bool(model._sender.streaming))
             if len(bodies) < 3:
                 await asked.reply(500, {"error": {"message": "overloaded"}})
                 return
@@ -246,10 +246,10 @@ async def test_one_answer_in_one_piece_says_nothing_of_streams_while_one_is_awai
         other = asyncio.create_task(model.sample(CHAT, range(1)))
         await until(lambda: bool(server.seen))
         await model.sample(CHAT, range(1, 2))
-        assert model._streaming is None and failed == 2
+        assert model._sender.streaming is None and failed == 2
         answered.set()
         await other
-        assert model._streaming is True
+        assert model._sender.streaming is True
 
 
 def idle_metrics(running: int) -> bytes:

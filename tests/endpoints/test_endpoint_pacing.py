@@ -1,5 +1,7 @@
 """Limits per minute, under a clock of their own."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,28 +44,42 @@ def test_no_window_holds_more_than_its_share(rate: float, steps: list[tuple[floa
             assert used <= allowed * (1 + 1e-9) + 1e-6
 
 
+class Waits(list[float]):
+    """The waits that were asked for; none of them takes time."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.append(seconds)
+
+    def after(self, pacer: RateLimits, tokens: float) -> float:
+        """Seconds that a request of so many tokens waits."""
+        self.clear()
+        assert asyncio.run(pacer.wait(tokens)) == (0.0 if pacer.unlimited else tokens)
+        return sum(self)
+
+
 def test_what_was_expected_is_corrected_by_what_was_used() -> None:
-    clock = Clock()
-    pacer = RateLimits(None, 60.0, clock)
-    pacer.reserve(10.0)
+    waits = Waits()
+    pacer = RateLimits(None, 60.0, Clock(), waits.sleep)
+    assert waits.after(pacer, 10.0) == 0.0
     pacer.correct(expected=10.0, used=40.0)
-    assert pacer.reserve(1.0) == pytest.approx(40.0 - BURST_SECONDS)
+    assert waits.after(pacer, 1.0) == pytest.approx(40.0 - BURST_SECONDS)
     pacer.correct(expected=1.0, used=0.0)
-    assert pacer.reserve(1.0) == pytest.approx(40.0 - BURST_SECONDS)
+    assert waits.after(pacer, 1.0) == pytest.approx(40.0 - BURST_SECONDS)
 
 
 def test_the_later_of_both_limits_holds() -> None:
-    clock = Clock()
-    pacer = RateLimits(60.0, 600.0, clock)
+    clock, waits = Clock(), Waits()
+    pacer = RateLimits(60.0, 600.0, clock, waits.sleep)
     assert not pacer.unlimited
-    pacer.reserve(50.0)
-    assert pacer.reserve(1.0) == pytest.approx(5.0 - BURST_SECONDS)
+    waits.after(pacer, 50.0)
+    assert waits.after(pacer, 1.0) == pytest.approx(5.0 - BURST_SECONDS)
     clock.now += 100.0
-    pacer.reserve(1.0)
-    assert pacer.reserve(1.0) == pytest.approx(1.0 - BURST_SECONDS)
+    waits.after(pacer, 1.0)
+    assert waits.after(pacer, 1.0) == pytest.approx(1.0 - BURST_SECONDS)
 
 
 def test_without_limits_nothing_waits() -> None:
-    pacer = RateLimits(None, None, Clock())
+    waits = Waits()
+    pacer = RateLimits(None, None, Clock(), waits.sleep)
     assert pacer.unlimited
-    assert pacer.reserve(1e9) == 0.0
+    assert waits.after(pacer, 1e9) == 0.0

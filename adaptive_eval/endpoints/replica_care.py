@@ -1,0 +1,76 @@
+"""Consequences of attempts for the replicas of a model: pauses, probes, and how many requests are sent at a time."""
+
+from collections.abc import Callable, Iterable
+
+from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.client import Caller
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
+from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.refusals import RefusalDoubts
+from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
+from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
+from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.types import Limits, Notice
+
+SHOWN_OF_A_WAIT = 60
+
+
+class ReplicaCare:
+    """The replicas of one model, treated by what comes of the requests that they are sent."""
+
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        servers: IdentifiedServers,
+        caller: Caller,
+        limits: Limits,
+        longest_refusal: float,
+        clock: Callable[[], float],
+    ) -> None:
+        """`longest_refusal`: seconds that one request waits out refusals."""
+        self.watch = HealthWatch(replicas, caller.probe, limits.patience, clock)
+        self._replicas = replicas
+        self._servers = servers
+        self._clock = clock
+        self._doubts = RefusalDoubts(replicas, self.watch, clock)
+        self._waits = BelievedRetryAfter(
+            longest_refusal, clock, servers.note, lambda text: safe_excerpt(text, caller.secrets, SHOWN_OF_A_WAIT)
+        )
+
+    def accepted(self, replica: Replica, sent_at: float) -> None:
+        """A request that was sent then is being answered."""
+        self._doubts.accepted(replica, sent_at)
+
+    def answered(self, replica: Replica, sent_at: float, now: float) -> None:
+        """A request that was sent then is answered."""
+        replica.answered_at = now
+        replica.spoke(now)
+        replica.window.answered()
+        self._waits.answered(replica.url)
+        self._doubts.accepted(replica, sent_at)
+
+    def refused(self, replica: Replica, refusal: Refusal, sent_at: float, pending: Iterable[LastHeard]) -> bool:
+        """A request was refused, while others are `pending`; whether that is believed of the whole model."""
+        return self._doubts.refused(replica, refusal, sent_at, pending)
+
+    def unsent(self, replica: Replica, sent_at: float) -> None:
+        """Send fewer requests at a time: this machine had no connection for one."""
+        replica.window.refused(sent_at, self._clock())
+        self._servers.note_first(Notice("out_of_files", open_files.shortage_message()))
+
+    def failed(self, replica: Replica, failure: Failure, sent_at: float) -> None:
+        """A request failed: pause, send fewer at a time, or look whether the replica is there."""
+        if failure.kind is FailureKind.RATE_LIMITED:
+            replica.window.refused(sent_at, self._clock())
+        else:
+            replica.window.failed(sent_at, self._clock())
+            if (pause := replica.window.pause) > 0.0:
+                self._replicas.pause(replica, pause)
+        failure.wait = self._waits.believed_seconds(replica.url, failure.told, sent_at)
+        if failure.wait > 0.0:
+            self._replicas.pause(replica, failure.wait)
+        if failure.kind is FailureKind.UNREACHABLE:
+            self._servers.forget(replica.url)
+            self.watch.unreachable(replica)
+        elif failure.kind is not FailureKind.RATE_LIMITED:
+            self.watch.suspect(replica)

@@ -1,0 +1,41 @@
+"""Replies to the requests of one model: answers, errors that are answers, and failures."""
+
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
+from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.failures import signal_of_error
+from adaptive_eval.endpoints.servers import IdentifiedServers, fingerprint_of, name_of
+from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Prompt, Sampling
+
+
+def longest_answer(sampling: Sampling) -> int | None:
+    """Tokens that an answer may have, where the settings say."""
+    told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
+    return told if isinstance(told, int) else None
+
+
+class ReplyReader:
+    """Reads the replies to one model's requests."""
+
+    def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
+        keeps = sampling.logprobs == KEEP_TOKENS
+        longest = longest_answer(sampling)
+        self._answers = AnswerReader(config, caller.secrets, longest, servers.note, keeps_tokens=keeps)
+        self._max_tokens = sampling.max_tokens
+        self._caller = caller
+        self._servers = servers
+
+    def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
+        """The answers for the first seeds; raises `Failure` or `Refusal` where the reply has none."""
+        if reply.status == 200:
+            self._servers.answered_as(name_of(reply.payload))
+            self._servers.answered_by(origin.replica, fingerprint_of(reply.payload))
+            return self._answers.answers(reply.payload, prompt, seeds, origin)
+        signal = signal_of_error(
+            reply.status,
+            reply.body,
+            reply.headers,
+            max_tokens=self._max_tokens,
+            secrets=self._caller.secrets,
+            unauthorized=self._caller.unauthorized,
+        )
+        return answers_without_text(signal, seeds, origin)

@@ -1,0 +1,172 @@
+"""Attempts: a request is sent once, to a replica that has a place for it.
+
+The path of an attempt that does not fail is short: take a place, send, read, give the place back.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from adaptive_eval.endpoints.answers import ResponseOrigin
+from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, UnknownFinish
+from adaptive_eval.endpoints.overdue import LastHeard, OverdueWatch, ResponseTimes
+from adaptive_eval.endpoints.pacing import RateLimits
+from adaptive_eval.endpoints.replica_care import ReplicaCare
+from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
+from adaptive_eval.endpoints.replies import ReplyReader, longest_answer
+from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.time_limit import EndableBlock
+from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.wire import counted_apart, unstreamed
+
+_NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
+"""What may mean that a server cannot stream, as long as it never has."""
+_MAY_HAVE_COST = frozenset({FailureKind.RESET, FailureKind.STALLED, FailureKind.TIMED_OUT, FailureKind.BAD_RESPONSE})
+"""Failures after which an answer may have been generated for nothing; so may one of a replica that is found dead."""
+
+
+class RequestSender:
+    """Sends the requests of one model, each attempt by itself, and learns from what comes."""
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        sampling: Sampling,
+        limits: Limits,
+        caller: Caller,
+        servers: IdentifiedServers,
+        replies: ReplyReader,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self.clock = asyncio.get_running_loop().time
+        self.traffic = Traffic()
+        self.streaming: bool | None = config.stream
+        """Whether the servers stream; None as long as it is not known."""
+        self.replicas = ReplicaSet(config.replicas, limits.in_flight, self.clock)
+        self.longest_refusal = max(sampling.timeout, limits.patience)
+        """Seconds that one request waits out refusals."""
+        self._caller = caller
+        self._servers = servers
+        self._replies = replies
+        self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
+        self._times = ResponseTimes(sampling.timeout, longest_answer(sampling))
+        self.overdue = OverdueWatch(self._times, sampling.timeout, self.replicas.elsewhere, self.clock, servers.note)
+        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self.clock, sleep)
+
+    @property
+    def knows_streaming(self) -> bool:
+        """Whether it is known that the servers stream, or that they do not."""
+        return self.streaming is not None
+
+    def start(self) -> None:
+        """Begin to watch replicas and attempts."""
+        self._care.watch.start()
+        self.overdue.start()
+
+    async def close(self) -> None:
+        """Stop watching."""
+        await self._care.watch.close()
+        await self.overdue.close()
+
+    async def send(self, request: AttemptedRequest) -> list[Answer]:
+        """Send a request once."""
+        replica = request.replica = await self.replicas.acquire(avoid=request.replica)
+        self.traffic.in_flight += 1
+        self.traffic.requests += 1
+        request.attempts += 1
+        expected = 0.0
+        accepted = partial(self._care.accepted, replica)
+        pulse = LastHeard(self.clock(), bool(request.body.get("stream")), request.cuts, accepted)
+        try:
+            with EndableBlock() as lease:
+                replica.leases[lease] = request.ended
+                server = self._servers.known_identity(replica.url)
+                if server is None or not self._pacer.unlimited:
+                    server = server or await self._servers.identity_of(replica.url)
+                    expected = await self._pacer.wait(len(request.seeds) * self.traffic.tokens_per_answer)
+                    pulse.send(self.clock())
+                body: Mapping[str, object] = request.body
+                if server.llama:
+                    body = counted_apart(body)
+                    pulse.streamed = bool(body.get("stream"))
+                self.overdue.enter(lease, replica, pulse)
+                reply = await self._caller.ask(replica.url, body, pulse)
+            answers = self._read(request, replica, reply)
+        except TimeoutError:
+            raise self._on_interrupted(request, replica, pulse) from None
+        except Refusal as refusal:
+            raise self._on_refused(request, replica, refusal, pulse.sent_at) from None
+        except Failure as failure:
+            self._on_failed(request, replica, failure, pulse.sent_at)
+            raise
+        except UnknownFinish:
+            self._count_lost(request)
+            raise
+        finally:
+            self.traffic.in_flight -= 1
+            replica.leases.pop(lease, None)
+            self.overdue.leave(lease)
+            self.replicas.release(replica)
+        now = self.clock()
+        self._learn(answers, reply, pulse, now)
+        used = self.traffic.count_answers(answers, request.attempts)
+        self._care.answered(replica, pulse.sent_at, now)
+        if expected:
+            self._pacer.correct(expected, used)
+        return answers
+
+    def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply) -> list[Answer]:
+        abreast = replica.window.size * len(request.seeds)
+        origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
+        return self._replies.answers(reply, request.prompt, request.seeds, origin)
+
+    def _learn(self, answers: list[Answer], reply: Reply, pulse: LastHeard, now: float) -> None:
+        """Learn how long answers take, and whether the server can stream."""
+        if reply.status == 200:
+            self._times.answered(max([answer.completion_tokens for answer in answers]), pulse, now)
+        if pulse.first_at is not None:
+            self.streaming = True
+        elif self.streaming is None and reply.status == 200 and any(answer.text for answer in answers):
+            self.streaming = None if self.overdue.streams else False  # one that is in flight may show that it can
+
+    def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
+        """The failure of a refused request, which is sent again unless the refusal is believed."""
+        self.traffic.failed(FailureKind.REFUSED, refusal)
+        request.refusal = refusal
+        if request.may_be_mended(refusal, self.knows_streaming):
+            return Refused(refusal, believed=False)
+        return Refused(refusal, self._care.refused(replica, refusal, sent_at, self.overdue.pending(replica)))
+
+    def _on_interrupted(self, request: AttemptedRequest, replica: Replica, pulse: LastHeard) -> Failure:
+        """The failure of an attempt that was ended from outside: it was overdue, or its replica is dead."""
+        self._count_lost(request)
+        if pulse.overdue is None:
+            request.ended += 1
+            failure = Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
+            self.traffic.failed(failure.kind, failure)
+            return failure
+        request.cuts += 1
+        failure = Failure(FailureKind.STALLED, pulse.overdue)
+        self.traffic.failed(failure.kind, failure)
+        self._care.failed(replica, failure, pulse.sent_at)
+        return failure
+
+    def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
+        if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
+            request.attempts -= 1
+            self.traffic.requests -= 1
+            self._care.unsent(replica, sent_at)
+            return
+        self.traffic.failed(failure.kind, failure)
+        self._care.failed(replica, failure, sent_at)
+        if failure.kind in _MAY_HAVE_COST:
+            self._count_lost(request)
+        if self.streaming is None and failure.kind in _NOT_STREAMED and request.attempts > 1:
+            request.body = unstreamed(request.body)
+
+    def _count_lost(self, request: AttemptedRequest) -> None:
+        """Count a request whose answers may have been generated, and do not count."""
+        self.traffic.lost += len(request.seeds)
+        request.lost = True
