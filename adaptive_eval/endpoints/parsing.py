@@ -4,9 +4,6 @@ A model's text may hold half of a surrogate pair, which Python servers escape as
 no UTF-8, and some write NaN among log-probabilities. None of it is JSON, and all of it comes again at every attempt
 with the same seed: it is an answer with a spoilt character, and no reason to give a model up.
 
-A streamed answer is put together into the response that the same request would have had without a stream. It says one
-thing more: llama-server says the usage of each choice after it, and each choice keeps its own.
-
 A server that ignores `stream: true` sends the whole response at once, which is taken as it is. An error comes as an
 event of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
 """
@@ -20,6 +17,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in, may_carry_error
+from adaptive_eval.endpoints.streamed_response import TEXT_FIELDS, StreamedResponse
 
 
 def parse_server_json(body: bytes) -> object:
@@ -40,10 +38,7 @@ MAX_LINE = 16 * 1024 * 1024
 GATHERED = 64 * 1024
 """Of a stream that has begun to speak, so many bytes are read at once, which takes two thirds of the time."""
 _DATA = b"data:"
-_TEXTS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
-
-
-_TEXT_FIELD = re.compile(rb'"(%b)":\s*("(?:[^"\\]|\\.)*")' % b"|".join(sorted(name.encode() for name in _TEXTS)))
+_TEXT_FIELD = re.compile(rb'"(%b)":\s*("(?:[^"\\]|\\.)*")' % b"|".join(sorted(name.encode() for name in TEXT_FIELDS)))
 _OTHER_TEXT = "\x00 another text"
 
 
@@ -71,7 +66,7 @@ class _EventForm(NamedTuple):
             return None
         choice, delta = choices[0], choices[0].get("delta")
         source = delta if isinstance(delta, dict) else choice
-        fields = [name for name in _TEXTS if source.get(name)]
+        fields = [name for name in TEXT_FIELDS if source.get(name)]
         ends = any(choice.get(name) is not None for name in ("finish_reason", "logprobs"))
         if len(fields) != 1 or ends or event.get("usage") is not None or not isinstance(choice.get("index", 0), int):
             return None
@@ -112,68 +107,11 @@ class _EventForm(NamedTuple):
         return middles[:-1]
 
 
-class _Choice:
-    """The pieces of one choice so far."""
-
-    __slots__ = ("finish_reason", "logprobs", "pieces", "steps", "token_logprobs", "tokens", "usage")
-
-    def __init__(self) -> None:
-        self.pieces: dict[str, list[str]] = {}
-        self.finish_reason: str | None = None
-        self.logprobs: list[object] = []
-        self.token_logprobs: list[object] = []
-        self.tokens: list[object] = []
-        """Their texts, where a text completion names them."""
-        self.steps = 0
-        self.usage: dict[str, Any] | None = None
-        """What came right after its end."""
-
-    def add(self, choice: dict[str, Any]) -> bool:
-        """Take one event's part of this choice; True where it carried text."""
-        delta = choice.get("delta")
-        source = delta if isinstance(delta, dict) else choice
-        spoke = False
-        for name, piece in source.items():
-            if piece and name in _TEXTS and isinstance(piece, str):
-                self.pieces.setdefault(name, []).append(piece)
-                spoke = True
-        if isinstance(reason := choice.get("finish_reason"), str):
-            self.finish_reason = reason
-        if isinstance(logprobs := choice.get("logprobs"), dict):
-            each = (("content", self.logprobs), ("token_logprobs", self.token_logprobs), ("tokens", self.tokens))
-            for name, into in each:
-                if isinstance(values := logprobs.get(name), list):
-                    into += values
-        self.steps += spoke
-        return spoke
-
-    def add_texts(self, name: str, texts: list[str]) -> None:
-        """Take the texts of events that carry nothing else."""
-        spoken = [text for text in texts if text]
-        if spoken:
-            self.pieces.setdefault(name, []).extend(spoken)
-            self.steps += len(spoken)
-
-    def payload(self, index: int, chat: bool, apart: bool) -> dict[str, Any]:
-        texts = {name: "".join(pieces) for name, pieces in self.pieces.items()}
-        choice: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason}
-        if apart:
-            choice["usage"] = self.usage
-        if self.logprobs:
-            choice["logprobs"] = {"content": self.logprobs}
-        elif self.token_logprobs:
-            choice["logprobs"] = {"token_logprobs": self.token_logprobs}
-            if self.tokens:
-                choice["logprobs"]["tokens"] = self.tokens
-        return choice | ({"message": {"content": None} | texts} if chat else {"text": ""} | texts)
-
-
 class StreamReader:
     """Takes the bytes of an event stream and gives the whole response; `clock` dates the first token."""
 
     def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
-        self._chat = chat
-        self._clock = clock
+        self._response = StreamedResponse(chat, clock)
         self._rest = b""
         self._gathered: list[bytes] = []
         """What came after the first token and has not been read yet."""
@@ -181,26 +119,22 @@ class StreamReader:
         """Bytes of that."""
         self._form: _EventForm | None = None
         """Of the newest event that had one."""
-        self._choices: dict[int, _Choice] = {}
-        self._usage: dict[str, Any] | None = None
-        self._ended: _Choice | None = None
-        """The choice that has ended last."""
-        self._timings: object = None
         self._done = False
-        self._fingerprint: object = None
-        self._model: object = None
-        """What the newest event that says so is named after."""
         self._name = b""
         """Of the event whose lines come now."""
         self._error: bytes | None = None
         self._whole: list[bytes] | None = None
         """A response that is no stream."""
         self._size = 0
-        self.first_token_at: float | None = None
+
+    @property
+    def first_token_at(self) -> float | None:
+        """When the first token came."""
+        return self._response.first_token_at
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes, cut anywhere."""
-        if self.first_token_at is not None:
+        if self._response.first_token_at is not None:
             self._gathered.append(data)
             self._waiting += len(data)
             if self._waiting >= GATHERED:
@@ -234,7 +168,7 @@ class StreamReader:
     def _take_alike(self, form: _EventForm, block: bytes) -> bytes:
         """Take the events at the start of a block that are of one form; gives the last of them and what follows."""
         texts, rest = form.texts(block)
-        self._choices[form.choice].add_texts(form.field, texts)
+        self._response.add_texts(form.choice, form.field, texts)
         return rest
 
     def _parse_events_together(self, lines: list[bytes]) -> bool:
@@ -301,25 +235,7 @@ class StreamReader:
         """Take one event; `data` is what it was before it was parsed."""
         if may_carry_error(data) and error_in(event) is not None:
             self._fail(data.strip())
-        if isinstance(model := event.get("model"), str):
-            self._model = model
-        self._timings = event.get("timings", self._timings)
-        self._fingerprint = event.get("system_fingerprint") or self._fingerprint
-        choices = event.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and isinstance(index := choice.get("index", 0), int):
-                self._part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice)
-        if isinstance(usage := event.get("usage"), dict):
-            self._usage = usage
-            if self._ended is not None:
-                self._ended.usage = usage
-
-    def _part(self, choice: _Choice, part: dict[str, Any]) -> None:
-        """Take one event's part of a choice."""
-        if choice.add(part) and self.first_token_at is None:
-            self.first_token_at = self._clock()
-        if isinstance(part.get("finish_reason"), str):
-            self._ended = choice
+        self._response.add(event)
 
     def replacement(self) -> bytes | None:
         """The error as JSON, or the whole response, that came in place of a stream; None if there was a stream."""
@@ -332,20 +248,8 @@ class StreamReader:
         return self._error
 
     def payload(self) -> dict[str, Any]:
-        """The response; raises `Failure` for a stream that stopped before its end.
-
-        A choice without a finish reason keeps none: what that means is for the reader of responses to say.
-        """
+        """The response; raises `Failure` for a stream that stopped before its end."""
         self._read_gathered()
-        ended = self._choices and all(choice.finish_reason for choice in self._choices.values())
-        if not (self._done or ended):
+        if not (self._done or self._response.ended):
             raise Failure(FailureKind.RESET, "the stream ended before the answer was complete")
-        # a server that sends no usage sends about one token per event
-        steps = sum(choice.steps for choice in self._choices.values())
-        apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
-        payload: dict[str, Any] = {
-            "choices": [choice.payload(index, self._chat, apart) for index, choice in sorted(self._choices.items())],
-            "usage": self._usage or {"completion_tokens": steps},
-        }
-        told = {"model": self._model, "timings": self._timings, "system_fingerprint": self._fingerprint}
-        return payload | {name: value for name, value in told.items() if value is not None}
+        return self._response.payload()
