@@ -8,7 +8,8 @@ gone as a whole: everyone who waits for it is told, and what comes later is for 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
 from adaptive_eval.sites.messages import (
@@ -24,6 +25,60 @@ from adaptive_eval.sites.messages import (
     unpacked,
 )
 from adaptive_eval.store import Event
+
+
+class _Outbox:
+    """Messages to one site: what is put in goes out a moment later, with what has come meanwhile."""
+
+    def __init__(self, send: Callable[[SiteOrder], None]) -> None:
+        self._send = send
+        self._numbers = count(1)
+        self._requests: list[SiteRequest] = []
+        self._allowed: list[tuple[int, bool]] = []
+        self._dropped: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def request(self, question: int, trial: int, seeds: range) -> int:
+        """Ask for answers, and give the number of the request."""
+        number = next(self._numbers)
+        self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds)))
+        self._flush_soon()
+        return number
+
+    def allow(self, number: int, allowed: bool) -> None:
+        """Say whether a lost request may be repeated."""
+        self._allowed.append((number, allowed))
+        self._flush_soon()
+
+    def drop(self, number: int) -> None:
+        """Say that nobody waits for a request any more."""
+        self._dropped.append(number)
+        self._flush_soon()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _flush_soon(self) -> None:
+        if len(self._requests) >= FULL_MESSAGE:
+            self._flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        self.close()
+        self._timer = None
+        order = SiteOrder(tuple(self._requests), tuple(self._allowed), tuple(self._dropped))
+        self._requests, self._allowed, self._dropped = [], [], []
+        self._send(order)
+
+
+class _Waiting(NamedTuple):
+    """Who waits for a request."""
+
+    answers: asyncio.Future[list[Answer]]
+    again: Again | None
 
 
 class SiteLink:
@@ -42,13 +97,8 @@ class SiteLink:
         not answer any more, and why: after `silence`, in seconds, among other things."""
         self._handle, self._head, self._where, self._silence = handle, head, where, silence
         self._happened, self._on_gone = happened, gone
-        self._futures: dict[int, asyncio.Future[list[Answer]]] = {}
-        self._agains: dict[int, Again] = {}
-        self._next = 0
-        self._requests: list[SiteRequest] = []
-        self._allowed: list[tuple[int, bool]] = []
-        self._dropped: list[int] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[int, _Waiting] = {}
+        self._outbox = _Outbox(self._send)
         self._stats = EndpointStats()
         self._tasks: set[asyncio.Task[None]] = set()
         self.answers = 0
@@ -59,7 +109,7 @@ class SiteLink:
     @property
     def in_flight(self) -> int:
         """How many requests the site has."""
-        return len(self._futures)
+        return len(self._waiting)
 
     @property
     def stats(self) -> EndpointStats:
@@ -76,23 +126,17 @@ class SiteLink:
         """One answer per seed, in their order; raises what the site's endpoint raises, and `SiteGone`."""
         if self._over:
             raise SiteGone("it is gone")
-        number = self._next = self._next + 1
-        future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-        self._futures[number] = future
-        if again is not None:
-            self._agains[number] = again
-        self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds)))
-        self._send_soon()
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), again)
+        number = self._outbox.request(question, trial, seeds)
+        self._waiting[number] = waiting
         try:
-            return await future
+            return await waiting.answers
         except asyncio.CancelledError:
             if not self._over:
-                self._dropped.append(number)
-                self._send_soon()
+                self._outbox.drop(number)
             raise
         finally:
-            self._futures.pop(number, None)
-            self._agains.pop(number, None)
+            self._waiting.pop(number, None)
 
     async def close(self) -> None:
         """Hear and say nothing more; who still waits is told."""
@@ -103,22 +147,9 @@ class SiteLink:
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
-    def _send_soon(self) -> None:
-        """Send with what comes in the next moment, unless a message is full."""
-        if len(self._requests) >= FULL_MESSAGE:
-            self._send()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._send)
-
-    def _send(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._over:
-            return
-        order = SiteOrder(tuple(self._requests), tuple(self._allowed), tuple(self._dropped))
-        self._requests, self._allowed, self._dropped = [], [], []
-        self._start(self._in_time(self._handle.order(self._head, order)))
+    def _send(self, order: SiteOrder) -> None:
+        if not self._over:
+            self._start(self._in_time(self._handle.order(self._head, order)))
 
     async def _in_time(self, call: Awaitable[None]) -> None:
         try:
@@ -154,20 +185,19 @@ class SiteLink:
 
     def _deliver(self, reply: SiteReply) -> None:
         """Hand over what came, unless nobody waits for it any more."""
-        future = self._futures.get(reply.number)
-        if future is None or future.done():
+        waiting = self._waiting.get(reply.number)
+        if waiting is None or waiting.answers.done():
             return
         if reply.error is not None:
-            future.set_exception(decode_error(reply.error))
+            waiting.answers.set_exception(decode_error(reply.error))
         else:
             self.answers += len(reply.answers)
-            future.set_result([unpacked(values, self._where) for values in reply.answers])
+            waiting.answers.set_result([unpacked(values, self._where) for values in reply.answers])
 
     async def _ask_head(self, number: int) -> None:
         """Ask whether a lost request may be repeated, and pass the permit on."""
-        again = self._agains.get(number)
-        self._allowed.append((number, again is None or await again()))
-        self._send_soon()
+        waiting = self._waiting.get(number)
+        self._outbox.allow(number, waiting is None or waiting.again is None or await waiting.again())
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -188,6 +218,7 @@ class SiteLink:
 
     def _leave(self, reason: str) -> None:
         self._over = True
-        for future in self._futures.values():
-            if not future.done():
-                future.set_exception(SiteGone(reason))
+        self._outbox.close()
+        for waiting in self._waiting.values():
+            if not waiting.answers.done():
+                waiting.answers.set_exception(SiteGone(reason))
