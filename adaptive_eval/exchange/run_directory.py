@@ -11,12 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from adaptive_eval.config.prepare import run_header, setup_of
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core import Controller, Outcome, Plan, SetAside
+from adaptive_eval.core import Controller
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
@@ -41,21 +38,21 @@ from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.scheduler.opening_fit import OpeningFit
+from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
     CommitBatch,
     Draft,
     ModelSetAside,
-    Roster,
     RunFinished,
     RunStopped,
     Store,
-    StoredOutcome,
     TrialRecord,
     TrialsImported,
 )
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.thresholds import kept_rubric
-from adaptive_eval.store.usage import TrialUsage
+
+LACKING = "not all trials that the first look needs are there"
 
 
 def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
@@ -71,10 +68,9 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
             rubric = kept_rubric(config.rubric, store.reader.events())
             OpeningFit(config.rubric, rubric, roster, plan.opening).fit_stored(store)
         controller = Controller(plan)
-        usages = [TrialUsage() for _ in roster.models]
-        there = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
-        controller.restore(_outcomes_from(roster, store.reader.outcomes(), usages, there))
-        _set_aside_lacking(roster, plan, controller, there)
+        state = RunState(controller, roster)
+        apply_stored(state, store.reader, store.reader.events(), judged=False)
+        _set_aside_lacking(state)
         events = [
             ModelSetAside(roster.models.name_of(model), lost.reason, lost.cause)
             for model, lost in controller.set_aside.items()
@@ -85,7 +81,13 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         store.commit(CommitBatch(looks=looks, events=[*events, ended]))
         subject = subject_of(config, setup.questions, store.reader.created)
         snapshot = take_snapshot(
-            subject, controller, usages, elapsed=0.0, now=time.time(), stopped=True, events=store.reader.events()
+            subject,
+            controller,
+            state.spent.usages,
+            elapsed=0.0,
+            now=time.time(),
+            stopped=True,
+            events=store.reader.events(),
         )
         if snapshot is None:
             return None
@@ -96,28 +98,12 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         store.close()
 
 
-def _outcomes_from(
-    roster: Roster, stored: Iterable[StoredOutcome], usages: list[TrialUsage], there: NDArray[np.int32]
-) -> Iterable[Outcome]:
-    """The trials, counted in `there` by model and question."""
-    for one in stored:
-        model, question = roster.cell(one.model, one.question)
-        usages[model].add(one)
-        there[model, question] += 1
-        if not one.awaits_thresholds:
-            yield one.as_outcome(model, question)
-
-
-def _set_aside_lacking(roster: Roster, plan: Plan, controller: Controller, there: NDArray[np.int32]) -> None:
-    """Go on without the models that lack something, unless all of them do."""
-    lacking = there < plan.opening
-    models = np.flatnonzero(lacking.any(axis=1)).tolist()
-    if len(models) == len(roster.models):
-        return
-    for model in models:
-        question = roster.questions.name_of(int(lacking[model].argmax()))
-        reason = f"not all trials of question {question} that the first look needs are there"
-        controller.tell([SetAside(model, reason)])
+def _set_aside_lacking(state: RunState) -> None:
+    """Go on without the models that lack trials of the first look, unless all of them do."""
+    lacking = [] if state.controller.looks else state.controller.awaited()
+    for model in lacking if len(lacking) < len(state.roster.models) else ():
+        state.apply(ModelSetAside(state.roster.models.name_of(model), LACKING))
+    state.decide()
 
 
 class FinishedImport(NamedTuple):

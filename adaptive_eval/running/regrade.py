@@ -194,7 +194,7 @@ def judged_cells(stored: StoredRun) -> list[CellCount]:
     config, roster = stored.setup.config, stored.setup.roster
     if config.plug_ins or config.trials.draw is not None:
         return []
-    controller, _ = stored.restored
+    controller = stored.state.controller
     trials = controller.counts.sum(axis=-1) + controller.ungraded
     return [
         CellCount(model, question, int(trials[roster.cell(model, question)]))
