@@ -16,7 +16,6 @@ from pydantic import (
     create_model,
     field_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.optimal import OPTIMAL
@@ -70,8 +69,7 @@ def _named(entries: Entries, what: str, sections: Mapping[str, type[PlugIn]] | N
     name = Annotated[str, AfterValidator(known), WithJsonSchema({"anyOf": choices}), Tag("name")]
     either: Any = name | Annotated[PlugIn, Tag("plug_in")]
     for used, section in sections.items():
-        tagged: Any = Annotated[section, Tag(used)]
-        either |= tagged if used in entries else SkipJsonSchema[tagged]  # type: ignore[misc]
+        either |= Annotated[section, Tag(used)]
     said = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
     return Annotated[either, Discriminator(tag), Field(description=f"{said}; or {YOUR_OWN}")]
 
@@ -135,9 +133,8 @@ if TYPE_CHECKING:
     RuleName = str | PlugIn
     PolicyName = str | PlugIn
 else:
-    RULE_SECTIONS = {name: _rule_section(one, one is OPTIMAL) for name, one in (RULES | RETIRED).items()}
     ObjectiveName = _named(OBJECTIVES, "an objective")
-    RuleName = _named(RULES, "a rule", RULE_SECTIONS)
+    RuleName = _named(RULES, "a rule", {name: _rule_section(one, one is OPTIMAL) for name, one in RULES.items()})
     PolicyName = _named(POLICIES, "a policy")
 
 

@@ -75,11 +75,13 @@ class Session:
         goes_by_opening = bool(open_rubric(section).lacks)
         fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
         self._alarms = Alarms(prepared.models, prepared.questions, opening, drawn, stop_on)
+        capped = prepared.plan.budget.bought
         state = RunState(
             self._controller,
-            prepared.roster,
             lanes,
-            reserve=verdict_reserve(grading, capped=prepared.plan.budget.bought),
+            prepared.questions,
+            capped=capped,
+            reserve=verdict_reserve(grading, capped=capped),
             alarms=self._alarms,
             fit=fit,
         )

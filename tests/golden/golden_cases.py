@@ -355,9 +355,8 @@ def drawn_config(stage: Stage, url: str) -> Any:
 
 
 @case()
-def published(stage: Stage) -> None:
-    rule = {"use": "published", "options": {"threshold": 1.645}}
-    stage.run(stage.config(stage.serve(), stopping={"rule": rule, "prior": "uniform"}))
+def zscore(stage: Stage) -> None:
+    stage.run(stage.config(stage.serve(), stopping={"rule": {"use": "zscore", "options": {"threshold": 1.645}}}))
 
 
 @case()
