@@ -34,6 +34,7 @@ PUBLISHED: dict[str, Any] = {
     "rule": ZScore(),
     "policy": UnresolvedPairs(),
     "prior": "uniform",
+    "estimator": "bayes",
     "judging": Judging(futility=None, latch=False),
 }
 FIXED: dict[str, Any] = {"rule": ZScore(), "policy": Uniform(), "prior": "uniform", "judging": NEVER}

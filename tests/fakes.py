@@ -22,7 +22,7 @@ from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.seeds import hashed_base
-from adaptive_eval.store import CommitBatch, Event, RunHeader, RunReader, RunStarted, Store
+from adaptive_eval.store import CommitBatch, Event, Roster, RunHeader, RunReader, RunStarted, Store
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.supply.hosts import ServerHost
 from adaptive_eval.supply.types import Lane, TrialPrice
@@ -167,7 +167,8 @@ class Bed:
         try:
             lanes = [self._lane(name) for name in SKILLS]
             store.commit(CommitBatch(events=[RunStarted()]))
-            state = RunState(self.controller, lanes, QUESTIONS, capped=False)
+            roster = Roster.of(SKILLS, (question.id for question in QUESTIONS))
+            state = RunState(self.controller, roster, lanes)
             scheduler = Scheduler(Loop(state, QUESTIONS, self.grading, store, self.observer, self.hosts))
             if during is not None:
                 during(scheduler)

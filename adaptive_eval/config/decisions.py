@@ -16,6 +16,7 @@ from pydantic import (
     create_model,
     field_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.optimal import OPTIMAL
@@ -69,7 +70,8 @@ def _named(entries: Entries, what: str, sections: Mapping[str, type[PlugIn]] | N
     name = Annotated[str, AfterValidator(known), WithJsonSchema({"anyOf": choices}), Tag("name")]
     either: Any = name | Annotated[PlugIn, Tag("plug_in")]
     for used, section in sections.items():
-        either |= Annotated[section, Tag(used)]
+        tagged: Any = Annotated[section, Tag(used)]
+        either |= tagged if used in entries else SkipJsonSchema[tagged]  # type: ignore[misc]
     said = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
     return Annotated[either, Discriminator(tag), Field(description=f"{said}; or {YOUR_OWN}")]
 
@@ -133,8 +135,9 @@ if TYPE_CHECKING:
     RuleName = str | PlugIn
     PolicyName = str | PlugIn
 else:
+    RULE_SECTIONS = {name: _rule_section(one, one is OPTIMAL) for name, one in (RULES | RETIRED).items()}
     ObjectiveName = _named(OBJECTIVES, "an objective")
-    RuleName = _named(RULES, "a rule", {name: _rule_section(one, one is OPTIMAL) for name, one in RULES.items()})
+    RuleName = _named(RULES, "a rule", RULE_SECTIONS)
     PolicyName = _named(POLICIES, "a policy")
 
 

@@ -329,9 +329,10 @@ def _rename_old(document: Document) -> None:
     for (section, key), names in OLD_NAMES.items():
         settings = document.tree.get(section)
         was = settings.get(key) if isinstance(settings, dict) else None
+        was = was.get("use") if isinstance(was, dict) else was
         if isinstance(settings, dict) and isinstance(was, str) and was in names:
             settings[key] = now = names[was]
-            told = f"{section}.{key}: {was} is called {now} now; write this, the next version refuses the old name"
+            told = f"{section}.{key}: {was} is gone, {now} is in its place; write this, the next version refuses it"
             warn(told, FutureWarning, 2)
 
 

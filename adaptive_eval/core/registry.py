@@ -25,14 +25,15 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
 
 RULES: dict[str, RuleEntry] = _by_name(
     optimal.OPTIMAL,
-    rules.ZSCORE,
     rules.PUBLISHED,
     anytime.ANYTIME,
     rules.EXPECTED_LOSS,
 )
+CONSTANT = replace(rules.PUBLISHED, caution=rules.PEEKING, latching=True, estimator="average")
 RETIRED: dict[str, RuleEntry] = _by_name(
     replace(optimal.OPTIMAL, name="sequential", says=optimal.AT_ANY_LOOKS, gives_up=False, options=()),
-    replace(rules.ZSCORE, name="intervals", says="A comparison is called when two intervals part.", options=()),
+    replace(CONSTANT, name="zscore", says="A comparison is called when |z| exceeds {threshold} at a look."),
+    replace(CONSTANT, name="intervals", says="A comparison is called when two intervals part.", options=()),
 )
 """Rules of earlier versions, of which stored runs tell; `optimal` is in their place."""
 POLICIES: dict[str, PolicyEntry] = _by_name(

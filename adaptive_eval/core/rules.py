@@ -7,8 +7,7 @@ its entry, which `registry` lists. `optimal` and `anytime` have files of their o
 
 | rule            | boundary on |z|                        | promise                                         |
 |-----------------|----------------------------------------|-------------------------------------------------|
-| `zscore`        | constant                               | none at repeated looks                          |
-| `published`     | the same, and nothing latches          | as published: none at repeated looks            |
+| `published`     | constant, and nothing latches          | as published: none at repeated looks            |
 | `anytime`       | normal mixture                         | holds at whatever looks, without a horizon      |
 | `optimal`       | computed with giving up (`optimal`)    | holds at whatever looks, up to the horizon      |
 | `expected_loss` | loss of the leader's choice < epsilon  | bounded regret                                  |
@@ -182,22 +181,14 @@ class RuleEntry(Entry[Rule]):
 
 TIES_NAMED = "24 to 51%"
 """Of runs that compare two copies of one model, with a look after every round (benchmarks/published.md)."""
-PEEKING_PROMISE = (
-    "None that survives repeated looks: checked at every look up to 80 trials of 30 questions, z > 1.645 "
-    f"names a winner between exact ties in {TIES_NAMED} of runs."
-)
-PEEKING = (
-    "the rule is made for one look and was checked at every one: on 30 questions with looks up to 80 trials, "
-    "z > 1.645 names a winner between exactly equal models in a quarter to a half of all runs, not in a "
-    "tenth; rule: optimal keeps its promise at any number of looks"
-)
-PUBLISHED_PEEKING = (
+MEASURED_PEEKING = (
     "Measured at z > 1.645, with a look after every round from 4 to 80 trials of 30 questions, it named a winner "
     f"between two copies of one model in {TIES_NAMED} of runs, in 35% on average; with one look at 80 trials in 9%. "
     "The rule optimal promises at most 10%, at any number of looks."
 )
-PEEKING_IN_SHORT = (
-    "none: looked at so often, this rule calls one of two equal models better in a quarter to a half of runs"
+PEEKING = (
+    "its confidence is that of one look, and the run looked after every round and ended where it had an order. "
+    + MEASURED_PEEKING
 )
 HOLDS_AT_ANY_LOOK = (
     "{whose}: at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models, however often "
@@ -207,7 +198,7 @@ HOLDS_AT_ANY_LOOK = (
 
 @dataclass(frozen=True, slots=True)
 class ZScore:
-    """A constant, checked at every look, as published."""
+    """A constant, checked at every look."""
 
     by_pair: ClassVar[bool] = True
 
@@ -223,40 +214,27 @@ class ZScore:
 THRESHOLD = Option(
     name="threshold",
     type="number",
-    says="The constant of `zscore` and `published`; default: the normal quantile of `confidence`, 1.645 at 0.95.",
+    says="The constant of `published`; default: the normal quantile of `confidence`, 1.645 at 0.95.",
     example=2.0,
     default="the normal quantile of the confidence",
 )
 
 
-def _zscore(confidence: float, threshold: float | None = None) -> ZScore:
+def _published(confidence: float, threshold: float | None = None) -> ZScore:
     return ZScore(_quantile(confidence) if threshold is None else threshold)
 
 
-ZSCORE = RuleEntry(
-    name="zscore",
-    make=_zscore,
-    gist="a constant: repeated looks break it",
-    says="A comparison is called when |z| exceeds {threshold} at a look.",
-    promise=PEEKING_PROMISE,
-    correctable=False,
-    caution=PEEKING,
-    in_short=PEEKING_IN_SHORT,
-    options=(THRESHOLD,),
-)
-
 PUBLISHED = RuleEntry(
     name="published",
-    make=_zscore,
+    make=_published,
     gist="z of Bayes@N, judged again at every look: repeated looks break it",
     says="As published with Bayes@N (Hariri et al., arXiv 2510.04265, 2.5 and 2.9): two models differ where "
     "z = |mu - mu'| / sqrt(sigma^2 + sigma'^2) of their posteriors under the uniform prior exceeds {threshold} at the "
     "latest look, which may undo what an earlier one has called.",
     promise="None that survives repeated looks: the confidence is that of one look, at a number of trials that was "
-    "fixed beforehand. " + PUBLISHED_PEEKING,
+    "fixed beforehand. " + MEASURED_PEEKING,
     correctable=False,
-    caution="its confidence is that of one look, and the run looked after every round and ended where it had an order. "
-    + PUBLISHED_PEEKING
+    caution=PEEKING
     + " What is compared, Bayes@N, is pulled to the middle of the scale, more so for models with fewer trials",
     in_short="none that survives repeated looks: at z > 1.645 after every round, one of two exactly equal models was "
     f"called in {TIES_NAMED} of runs (measured), where the rule optimal promises at most 10%",

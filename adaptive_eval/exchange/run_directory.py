@@ -11,12 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, setup_of
+from adaptive_eval.config.prepare import run_header, setup_of
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core import Controller, Outcome, Plan, SetAside
+from adaptive_eval.core import Controller
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
@@ -31,44 +28,37 @@ from adaptive_eval.exchange.configure import (
     stored_config_from,
 )
 from adaptive_eval.exchange.gather import RecordGatherer
-from adaptive_eval.exchange.samples import NOT_LOGGED, LogError
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.history import has_foreign_trials, stored_plan
+from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.scheduler.opening_fit import OpeningFit
-from adaptive_eval.seeds import SEED_SPAN
+from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
     CommitBatch,
     Draft,
     ModelSetAside,
-    Roster,
     RunFinished,
     RunStopped,
     Store,
-    StoredOutcome,
     TrialRecord,
     TrialsImported,
 )
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.thresholds import kept_rubric
-from adaptive_eval.store.usage import TrialUsage
-from scorio.moments import IntArray
 
-NEAR = 10**6
-"""Numbers that a trial may come to have: a seed that is further from the first one is that of another run."""
+LACKING = "not all trials that the first look needs are there"
 
 
 def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     """Take the look, and write it down; None where no model has all that it needs.
 
-    A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks. If the
-    run goes on as if it had asked for all of it, the looks are those that it would have taken.
+    A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks.
     """
     store = Store.attach(directory)
     try:
@@ -78,11 +68,9 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
             rubric = kept_rubric(config.rubric, store.reader.events())
             OpeningFit(config.rubric, rubric, roster, plan.opening).fit_stored(store)
         controller = Controller(plan)
-        usages = [TrialUsage() for _ in roster.models]
-        there = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
-        controller.restore(_outcomes_from(roster, store.reader.outcomes(), usages, there, plan.opening))
-        if has_foreign_trials(store.reader.events()):
-            _set_aside_lacking(roster, plan, controller, there)
+        state = RunState(controller, roster)
+        apply_stored(state, store.reader, store.reader.events(), judged=False)
+        _set_aside_lacking(state)
         events = [
             ModelSetAside(roster.models.name_of(model), lost.reason, lost.cause)
             for model, lost in controller.set_aside.items()
@@ -93,7 +81,13 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         store.commit(CommitBatch(looks=looks, events=[*events, ended]))
         subject = subject_of(config, setup.questions, store.reader.created)
         snapshot = take_snapshot(
-            subject, controller, usages, elapsed=0.0, now=time.time(), stopped=True, events=store.reader.events()
+            subject,
+            controller,
+            state.spent.usages,
+            elapsed=0.0,
+            now=time.time(),
+            stopped=True,
+            events=store.reader.events(),
         )
         if snapshot is None:
             return None
@@ -104,32 +98,12 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         store.close()
 
 
-def _outcomes_from(
-    roster: Roster,
-    stored: Iterable[StoredOutcome],
-    usages: list[TrialUsage],
-    there: NDArray[np.int32],
-    opening: IntArray,
-) -> Iterable[Outcome]:
-    """The trials; those of the opening are counted in `there` by model and question."""
-    for one in stored:
-        model, question = roster.cell(one.model, one.question)
-        usages[model].add(one)
-        there[model, question] += one.trial < opening[model, question]
-        if not one.awaits_thresholds:
-            yield one.as_outcome(model, question)
-
-
-def _set_aside_lacking(roster: Roster, plan: Plan, controller: Controller, there: NDArray[np.int32]) -> None:
-    """Go on without the models that lack something, unless all of them do."""
-    lacking = there < plan.opening
-    models = np.flatnonzero(lacking.any(axis=1)).tolist()
-    if len(models) == len(roster.models):
-        return
-    for model in models:
-        question = roster.questions.name_of(int(lacking[model].argmax()))
-        reason = f"not all trials of question {question} that the first look needs are there"
-        controller.tell([SetAside(model, reason)])
+def _set_aside_lacking(state: RunState) -> None:
+    """Go on without the models that lack trials of the first look, unless all of them do."""
+    lacking = [] if state.controller.looks else state.controller.awaited()
+    for model in lacking if len(lacking) < len(state.roster.models) else ():
+        state.apply(ModelSetAside(state.roster.models.name_of(model), LACKING))
+    state.decide()
 
 
 class FinishedImport(NamedTuple):
@@ -140,15 +114,14 @@ class FinishedImport(NamedTuple):
 
 
 @contextmanager
-def run_drafted(path: Path, config: RunConfig | None) -> Iterator["RunDraft"]:
-    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is. `config` is the one that the
-    user gave."""
+def run_drafted(path: Path) -> Iterator["RunDraft"]:
+    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is."""
     if path.exists():
         raise ConfigError(f"{path} is there already; import into a new directory")
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
         directory.mkdir(parents=True)
-        draft = RunDraft(directory, path, config)
+        draft = RunDraft(directory, path)
         try:
             yield draft
         finally:
@@ -163,39 +136,21 @@ def run_drafted(path: Path, config: RunConfig | None) -> Iterator["RunDraft"]:
 class RunDraft:
     """Takes graded trials, and makes a run of them."""
 
-    def __init__(self, directory: Path, place: Path, config: RunConfig | None) -> None:
+    def __init__(self, directory: Path, place: Path) -> None:
         self._directory, self._place = directory, place
         self._draft = Draft.begin(directory)
         self._open = True
-        self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
-        self._seeds_match = config is not None
 
-    def take(self, records: Sequence[TrialRecord]) -> None:
-        """Keep trials for the run; raises `LogError` if going on could ask for one of them again."""
-        for one in records if self._bases else ():
-            self._compare_seed(one)
+    def take(self, records: Iterable[TrialRecord]) -> None:
+        """Keep trials for the run."""
         self._draft.add(records)
-
-    def _compare_seed(self, one: TrialRecord) -> None:
-        """Note whether the configuration would have asked for this trial; refuse the seed of another one."""
-        seed = one.answer.seed
-        number = (seed - self._bases[one.model](one.question)) % SEED_SPAN
-        if seed != NOT_LOGGED and number != one.trial and number < NEAR:
-            raise LogError(
-                f"trial {one.trial} of question {one.question!r} by {one.model} has the seed {seed}, which the "
-                f"configuration gives to trial {number}: it could be asked for again, and count twice; give the "
-                "configuration another seed"
-            )
-        self._seeds_match = self._seeds_match and seed != NOT_LOGGED and number == one.trial
 
     def finish(self, gathering: RecordGatherer, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:
         """Write what the run is, and what it has found; `grader` gives its grades, None where none is known to."""
-        for model, key in () if self._seeds_match else gathering.gaps:
+        for model, key in gathering.gaps:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
             config, questions, can_go_on = terms.request.config, terms.questions, True
-            if self._seeds_match:
-                config, _ = choose_pace(config)
             if grader is None:
                 config = config.model_copy(update={"grader": Logged()})
         else:
@@ -203,8 +158,7 @@ class RunDraft:
             can_go_on = has_all_to_run(questions)
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_go_on)
-        imported = _import_event(gathering, terms, self._seeds_match)
-        events = [one for one in (imported, terms.thresholds) if one is not None]
+        events = [one for one in (_import_event(gathering, terms), terms.thresholds) if one is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, events)
         self.close()
         return FinishedImport(take_imported_look(self._directory, config), can_go_on)
@@ -223,7 +177,7 @@ class RunDraft:
         return stored_config_from(tree, self._place.absolute())
 
 
-def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool) -> TrialsImported:
+def _import_event(gathering: RecordGatherer, terms: ImportTerms) -> TrialsImported:
     """The event that says where the run's first trials come from: files by their names alone, since reports are
     published."""
     return TrialsImported(
@@ -234,5 +188,4 @@ def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bo
         repeated=gathering.repeated,
         repeats_count=terms.request.repeats_are_samples,
         graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
-        seeds_match=seeds_match,
     )

@@ -133,7 +133,8 @@ def _run_sentence(event: Event) -> str | None:
         case RunResumed():
             return f"resumed with {event.trials:,} stored trials"
         case SettingsChanged():
-            gone = [change.was for change in event.changes if change.path == "stopping.rule" and change.was in RETIRED]
+            was = [change.was for change in event.changes if change.path in ("stopping.rule", "stopping.rule.use")]
+            gone = [name for name in (one["use"] if isinstance(one, dict) else one for one in was) if name in RETIRED]
             told = f"; the rule {gone[0]} is gone, {OPTIMAL.name} judges the stored answers anew" if gone else ""
             return f"settings changed: {first_few([change.path for change in event.changes], SETTINGS)}{told}"
         case GraderChosen():

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.config.run import RunConfig, launched_models
-from adaptive_eval.core import Controller, Outcome, Plan
+from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
-from adaptive_eval.core.types import SetAside
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -37,10 +35,9 @@ from adaptive_eval.record.removed_models import (
 from adaptive_eval.record.results import Caution, OtherCostRow, Results
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.snapshot import iso_time, subject_of, take_snapshot
+from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
-    AnswersLost,
     Event,
-    ModelSetAside,
     Roster,
     RunFinished,
     RunReader,
@@ -50,14 +47,9 @@ from adaptive_eval.store import (
     events_since_start,
 )
 from adaptive_eval.store.looks import trials_at
-from adaptive_eval.store.records import NO_GRADING
-from adaptive_eval.store.spending import HeldServers, cost_by_model, cost_of, never_stored
+from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.store.thresholds import kept_rubric
-from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray
-
-Restored = tuple[Controller, Sequence[TrialUsage]]
-"""The controller of a run as its stored trials leave it, and what was stored of each model."""
 
 
 class StoredRun:
@@ -97,32 +89,18 @@ class StoredRun:
         return stored_plan(self.setup, self.reader, self.events)
 
     @cached_property
-    def restored(self) -> Restored:
-        """The controller after all stored trials; raises `StoreError` if the run names a plug-in."""
+    def state(self) -> RunState:
+        """State of the run after all that is stored; raises `StoreError` if the run names a plug-in."""
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan, outside_plan=self.removed_models.in_all)
-        usages = [TrialUsage() for _ in setup.roster.models]
-        outcomes, taken = _committed_outcomes(reader, setup.roster, usages), 0
-        at, (before, since) = setup.roster.models.position_of, _split_events(self.events)
-        lost = cost_by_model(never_stored(before), setup.roster.models)
-        for event in since:
-            until = max(reader.count_until(event.at), taken)
-            controller.restore(filter(None, islice(outcomes, until - taken)), lost)
-            taken, lost = until, {}
-            if isinstance(event, AnswersLost):
-                controller.lose(at(event.model), cost_of(event))
-            elif controller.finished is None:
-                controller.tell([SetAside(at(event.model), event.reason, event.cause)])
-        controller.restore(filter(None, outcomes), lost)
+        state = RunState(controller, setup.roster)
+        apply_stored(state, reader, self.events, judged=isinstance(setup.config.grader, AskedGrader))
         for end in events_of_kind(events_since_start(self.events), RunFinished):
             names = set(end.waited_for or ()).intersection(setup.roster.models)
-            controller.count_overrun(at(name) for name in names)
-        requests = [usage.gpu_seconds for usage in usages]
+            controller.count_overrun(map(setup.roster.models.position_of, names))
+        requests = [usage.gpu_seconds for usage in state.spent.usages]
         controller.tick(reader.elapsed, counted_gpu_seconds(self.servers, requests, self.beside))
-        verdicts = reader.grading_uses() if isinstance(setup.config.grader, AskedGrader) else {}
-        for name, usage in zip(setup.roster.models, usages, strict=True):
-            usage.grading = verdicts.get(name, NO_GRADING)
-        return controller, usages
+        return state
 
     @cached_property
     def removed_models(self) -> RemovedModelsSpending:
@@ -148,11 +126,10 @@ class StoredRun:
         setup, reader = self.setup, self.reader
         if setup.config.plug_ins:
             return _latest_published(self, running=running, rows=True)
-        controller, usages = self.restored
         snapshot = take_snapshot(
             subject_of(setup.config, setup.questions, reader.created),
-            controller,
-            usages,
+            self.state.controller,
+            self.state.spent.usages,
             elapsed=reader.elapsed,
             now=time.time(),
             stopped=not running,
@@ -173,7 +150,7 @@ class StoredRun:
             committed = _counts_of_look(self)
             known = stored_prior_counts(self.setup, self.reader, self.events)
         else:
-            controller, _ = self.restored
+            controller = self.state.controller
             committed, known = controller.counts.astype(np.int64), controller.plan.bench.prior_counts
         models = self.setup.config.models
         recorded = [at for at, model in enumerate(models) if model.recorded is not None]
@@ -256,27 +233,6 @@ def _plug_in_caution(config: RunConfig, results: Results) -> Iterator[Caution]:
     if config.plug_ins:
         wrote = f"these are the results that the run itself wrote at {results.run.updated}"
         yield Caution("plug_in", None, f"{_why_not_anew(config)}; {wrote}")
-
-
-def _split_events(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | AnswersLost]]:
-    """Answers lost before the latest start, and the events that its core was told since."""
-    latest = events_since_start(events)
-    heard = [
-        one for one in latest if isinstance(one, ModelSetAside) or (isinstance(one, AnswersLost) and not one.killed)
-    ]
-    taken_up = [one for one in events_of_kind(latest, AnswersLost) if one.killed]
-    return [*events[: len(events) - len(latest)], *taken_up], heard
-
-
-def _committed_outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -> Iterator[Outcome | None]:
-    """Trials in the order of commitment; None for one of a removed model, or whose verdict is pending."""
-    for stored in reader.outcomes():
-        if stored.model not in roster.models or stored.awaits_verdict:
-            yield None
-            continue
-        model, question = roster.cell(stored.model, stored.question)
-        usages[model].add(stored)
-        yield None if stored.awaits_thresholds else stored.as_outcome(model, question)
 
 
 def held_servers(setup: StoredSetup, reader: RunReader) -> HeldServers:

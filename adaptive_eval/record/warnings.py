@@ -14,7 +14,7 @@ from adaptive_eval.record.lines import several
 from adaptive_eval.record.recorded import LOGS
 from adaptive_eval.record.results import Caution, ModelRow
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import deciding_rule, draws_questions, judged_by, judges_errors
+from adaptive_eval.record.words import deciding_rule, judged_by, judges_errors
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
@@ -146,8 +146,7 @@ def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
     """Warn of repeated looks under a rule that was made for one."""
     rule = deciding_rule(decisions)
     if rule is not None and rule.caution:
-        drawn = "; of questions that are drawn it was not measured" if draws_questions(decisions) else ""
-        yield Caution("peeking", None, rule.caution + drawn)
+        yield Caution("peeking", None, rule.caution)
 
 
 def judge_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:

@@ -41,7 +41,7 @@ from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, in_vain
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
-    CellExtent,
+    CellCount,
     Event,
     OutcomesRecorded,
     PriorTaken,
@@ -187,17 +187,17 @@ def _require_some_grade(regrades: list[Regrade]) -> None:
         )
 
 
-def judged_cells(stored: StoredRun) -> list[CellExtent]:
+def judged_cells(stored: StoredRun) -> list[CellCount]:
     """The trials of complete rounds, which a rule asked for that saw the grades of before: looks by other grades begin
     with all of them. None where plug-ins decide, before the first look, or where questions are drawn: then a look
     counts what it comes to by the grades of now."""
     config, roster = stored.setup.config, stored.setup.roster
     if config.plug_ins or config.trials.draw is not None:
         return []
-    controller, _ = stored.restored
+    controller = stored.state.controller
     trials = controller.counts.sum(axis=-1) + controller.ungraded
     return [
-        CellExtent(model, question, int(trials[roster.cell(model, question)]))
+        CellCount(model, question, int(trials[roster.cell(model, question)]))
         for model in roster.models
         for question in roster.questions
         if trials[roster.cell(model, question)]

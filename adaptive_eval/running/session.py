@@ -75,13 +75,11 @@ class Session:
         goes_by_opening = bool(open_rubric(section).lacks)
         fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
         self._alarms = Alarms(prepared.models, prepared.questions, opening, drawn, stop_on)
-        capped = prepared.plan.budget.bought
         state = RunState(
             self._controller,
+            prepared.roster,
             lanes,
-            prepared.questions,
-            capped=capped,
-            reserve=verdict_reserve(grading, capped=capped),
+            reserve=verdict_reserve(grading, capped=prepared.plan.budget.bought),
             alarms=self._alarms,
             fit=fit,
         )

@@ -1,20 +1,20 @@
 """Everything that can be known of a run from what is stored. Pure: no clock, no task, no file.
 
 `apply` is the one way in, for a record of whatever kind. While the run goes on each record is applied once it is on
-disk; when a run is resumed all that is stored is applied, in the same way: no other code restores anything. `decide`
-then hands the core what is new, and says what follows from it: looks, events and grades to be stored.
+disk; when a run is resumed, read or imported, all that is stored is applied in the same way: no other code restores
+anything. `decide` then hands the core what is new, and says what follows: looks, events and grades to be stored.
 
 One kind is applied as soon as it is noticed: the loss of an answer, since a cap must count it before anything else is
 asked. What a run *intends*, such as to ask a model nothing more, is in `departures`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, filterfalse, islice
 from typing import NamedTuple
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.graders.asked import spent_in
-from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.departures import Departures
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
@@ -33,6 +33,7 @@ from adaptive_eval.store import (
     StoredOutcome,
     TrialRecord,
     VerdictsWasted,
+    events_since_start,
 )
 from adaptive_eval.store.records import GradingUse, wasted_use
 from adaptive_eval.store.spending import cost_of
@@ -72,23 +73,22 @@ class RunState:
     def __init__(
         self,
         controller: Controller,
-        lanes: Sequence[Lane],
-        questions: Sequence[Question],
+        roster: Roster,
+        lanes: Sequence[Lane] = (),
         *,
-        capped: bool,
         reserve: Cost | None = None,
         alarms: Alarms | None = None,
         fit: OpeningFit | None = None,
     ) -> None:
-        """`capped`: a cap counts answers that were lost; `reserve`: what is reserved for a verdict, where answers are
-        judged by requests; `fit`: where the rubric has thresholds to be fitted."""
+        """`lanes`: where something is asked, not where a run is read; `reserve`: what is reserved for a verdict, where
+        answers are judged by requests; `fit`: where the rubric has thresholds to be fitted."""
         self.controller, self.alarms, self.fit = controller, alarms, fit
-        self.lanes, self.capped, self.reserve = lanes, capped, reserve
-        names = [lane.name for lane in lanes]
-        self.roster = Roster.of(names, (question.id for question in questions))
-        self.departures = Departures(names, controller.plan.bench.recorded)
-        self.trials = TrialTable(len(lanes))
-        self.spent = SpentByModel(len(lanes))
+        self.roster, self.lanes, self.reserve = roster, lanes, reserve
+        self.capped = controller.plan.budget.bought
+        """A cap counts answers that were lost."""
+        self.departures = Departures(tuple(roster.models), controller.plan.bench.recorded)
+        self.trials = TrialTable(len(roster.models))
+        self.spent = SpentByModel(len(roster.models))
         if alarms is not None:
             alarms.follow(self.spent.usages)
         self.awaiting: dict[Place, TrialRecord] = {}
@@ -219,7 +219,7 @@ class RunState:
 
     def _require_within_reserve(self, model: int, cost: Cost) -> None:
         """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
-        if not self.capped:
+        if not (self.capped and self.lanes):
             return
         reserved = self.lanes[model].price.worst.tokens - (0 if self.reserve is None else self.reserve.tokens)
         if 0 < reserved < cost.tokens:
@@ -290,9 +290,8 @@ class News:
             return [*controller.restore((), self.lost), *controller.tell(self.set_aside)]
         for model, cost in self.lost.items():
             controller.lose(model, cost)
-        if controller.finished is not None:
-            return controller.tell(self.outcomes)  # what was asked ahead comes all the same
-        looks = controller.tell([*self.outcomes, *self.set_aside]) if self.outcomes or self.set_aside else []
+        news = [*self.outcomes, *(self.set_aside if controller.finished is None else ())]
+        looks = controller.tell(news) if news else []  # what was asked ahead comes when the run is finished, too
         return [*looks, *(controller.take(()) if self.kept else ())]
 
 
@@ -319,12 +318,50 @@ class SpentByModel:
 
 def stored_records(reader: RunReader, *, judged: bool, fitted: bool) -> Iterator[Record]:
     """All that is stored of a run: `judged` where grades take requests, `fitted` where the rubric has thresholds."""
-    yield from (event for event in reader.events() if not (judged and isinstance(event, VerdictsWasted)))
-    if judged:  # with what was used for no grade
-        yield from (GradingSpent(model, use) for model, use in reader.grading_uses().items())
+    yield from _records_besides(reader, reader.events(), judged=judged)
     if fitted:
         yield from (record for record in reader.trials("ungraded") if record.awaits_thresholds)
     yield from (outcome for outcome in reader.outcomes() if not (fitted and outcome.awaits_thresholds))
+
+
+def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *, judged: bool) -> None:
+    """Bring the state of a reader to where the latest start of the run has left it.
+
+    What that start has lost and set aside was decided upon where it stands among the trials; verdicts that are still
+    missing are under way.
+    """
+    latest = events_since_start(events)
+    before, late = events[: len(events) - len(latest)], filter(_stands_among_trials, latest)
+    at_once = chain(before, filterfalse(_stands_among_trials, latest))
+    for record in _records_besides(reader, at_once, judged=judged):
+        state.apply(record)
+    outcomes, taken = reader.outcomes(), 0
+    for event in late:
+        until = max(reader.count_until(event.at), taken)
+        _apply_outcomes(state, islice(outcomes, until - taken))
+        state.decide()
+        state.apply(event)
+        state.decide()
+        taken = until
+    _apply_outcomes(state, outcomes)
+    state.decide()
+
+
+def _stands_among_trials(event: Event) -> bool:
+    return isinstance(event, ModelSetAside) or (isinstance(event, AnswersLost) and not event.killed)
+
+
+def _apply_outcomes(state: RunState, outcomes: Iterable[StoredOutcome]) -> None:
+    for outcome in outcomes:
+        if not outcome.awaits_verdict:
+            state.apply(outcome)
+
+
+def _records_besides(reader: RunReader, events: Iterable[Event], *, judged: bool) -> Iterator[Record]:
+    """These events, and what grades have used."""
+    yield from (event for event in events if not (judged and isinstance(event, VerdictsWasted)))
+    if judged:  # with what was used for no grade
+        yield from (GradingSpent(model, use) for model, use in reader.grading_uses().items())
 
 
 def committed_records(batch: CommitBatch) -> Iterator[Record]:

@@ -74,7 +74,7 @@ from adaptive_eval.store.reader import (
     RunReader as RunReader,
 )
 from adaptive_eval.store.records import (
-    CellExtent as CellExtent,
+    CellCount as CellCount,
     CommitBatch as CommitBatch,
     ComparisonCount as ComparisonCount,
     HeldTime as HeldTime,

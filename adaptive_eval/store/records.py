@@ -77,13 +77,12 @@ class TrialPlace(NamedTuple):
     unanswered: bool
 
 
-class CellExtent(NamedTuple):
-    """How far the trials of a question by a model go."""
+class CellCount(NamedTuple):
+    """How many trials of a question by a model there are."""
 
     model: str
     question: str
-    extent: int
-    """One more than the highest number, whether or not all before it are there."""
+    trials: int
 
 
 class RoundCount(NamedTuple):

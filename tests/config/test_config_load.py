@@ -260,8 +260,11 @@ sampling: {top_p: 3}
             ("trials: 5", "trials must be a mapping of keys, but got 5"),
             ("trials: {max: 100000000000000000000}", "trials.max must be less than or equal to 1000000000"),
             ("trials: {max: yes}", "trials.max must be a whole number, but got 'yes'"),
-            ("stopping: {rule: optimum}", "must be a rule: optimal, zscore"),
-            ("stopping: {familywise: holm, rule: zscore}", "needs a rule with a valid p-value, which zscore has not"),
+            ("stopping: {rule: optimum}", "must be a rule: optimal, published"),
+            (
+                "stopping: {familywise: holm, rule: published}",
+                "needs a rule with a valid p-value, which published has not",
+            ),
             ("trials: {policy: best}", "must be a policy: weighted, unresolved_pairs"),
             ("objective: {kind: pairs, pairs: [[a, a]]}", "may not compare 'a' with itself"),
             ("objective: {kind: pairs, pairs: [[a, b], [b, a]]}", "may not have a pair twice"),

@@ -12,7 +12,6 @@ from adaptive_eval.config.planning import plan_of
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.warnings import rule_caution
 from adaptive_eval.record.words import decisions_in_words
 
 BASELINE: dict[str, object] = {"objective": {"kind": "baseline", "baseline": "model-01"}}
@@ -106,12 +105,6 @@ def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:
     questions = {"world": "many_questions", "shuffle": True, "limit": 80}
     with pytest.raises(ConfigError, match="trials.draw is 100, but there are 80 questions"):
         prepare(load_config(written(tmp_path, questions=questions)))
-
-
-def test_what_was_measured_of_a_rule_is_not_said_of_drawn_questions() -> None:
-    (plain,) = rule_caution({"stopping": {"rule": "zscore"}})
-    (drawn,) = rule_caution({"stopping": {"rule": "zscore"}, "trials": {"draw": 100}})
-    assert drawn.text == plain.text + "; of questions that are drawn it was not measured"
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,13 @@ OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"trial_seeds": "consecutive"}, {"trials": {"seeds": "consecutive"}}, "trial_seeds is called trials.seeds now"),
     ({"allocation": "uniform"}, {"trials": {"policy": "uniform"}}, "allocation.policy is called trials.policy now"),
     (
-        {"stopping": "zscore", "allocation": {"policy": {"use": "a:B", "options": {"n": 1}}, "lookahead": 2}},
-        {"stopping": "zscore", "trials": {"policy": {"use": "a:B", "options": {"n": 1}}, "lookahead": 2}},
+        {"stopping": "anytime", "allocation": {"policy": {"use": "a:B", "options": {"n": 1}}, "lookahead": 2}},
+        {"stopping": "anytime", "trials": {"policy": {"use": "a:B", "options": {"n": 1}}, "lookahead": 2}},
         "allocation.lookahead is called trials.lookahead now",
     ),
     (
-        {"stopping": {"rule": "zscore", "threshold": 2}},
-        {"stopping": {"rule": {"use": "zscore", "options": {"threshold": 2}}}},
+        {"stopping": {"rule": "published", "prior": "uniform", "threshold": 2}},
+        {"stopping": {"rule": {"use": "published", "options": {"threshold": 2}}, "prior": "uniform"}},
         "stopping.threshold is called stopping.rule.options.threshold now",
     ),
     (

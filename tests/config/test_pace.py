@@ -12,6 +12,7 @@ from adaptive_eval.core import Pace
 
 HEAD = "questions: q.jsonl\ngrader: math\n"
 PRICE = "price: {input: 1, output: 10}"
+ZSCORE = {"use": "zscore", "options": {"threshold": 2.0}}
 
 
 def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> FavourChoice:
@@ -88,18 +89,18 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
 def test_an_old_name_in_a_file_is_taken_and_told(was: str, now: str) -> None:
     models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
     settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
-    with pytest.warns(FutureWarning, match=f"trials.favour: {was} is called {now} now"):
+    with pytest.warns(FutureWarning, match=f"trials.favour: {was} is gone, {now} is in its place"):
         config = config_from_mapping({**settings, "trials": {"favour": was}})
     assert config.trials.favour == now
     with pytest.warns(FutureWarning, match="hour_is_worth has no effect any more"):
         assert config_from_mapping({**settings, "trials": {"hour_is_worth": 3}}).trials.favour == "auto"
 
 
-@pytest.mark.parametrize("written", ["sequential", {"rule": "intervals", "confidence": 0.9}], ids=str)
+@pytest.mark.parametrize("written", ["sequential", {"rule": "intervals", "confidence": 0.9}, {"rule": ZSCORE}], ids=str)
 def test_a_rule_of_old_in_a_file_is_read_as_optimal_and_told(written: object) -> None:
     models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
     settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
-    with pytest.warns(FutureWarning, match=r"stopping.rule: \w+ is called optimal now"):
+    with pytest.warns(FutureWarning, match=r"stopping.rule: \w+ is gone, optimal is in its place"):
         config = config_from_mapping({**settings, "stopping": written})
     assert config.stopping.rule == "optimal" and not config.plug_ins
     for futility in (0.2, False, 0):

@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
             "stopping.rule.use must name something of yours, but got 'mine'",
         ),
         ("stopping: {rule: {usee: 'mine:Strict'}}", "stopping.rule.usee is not a known key; did you mean `use`?"),
-        ("stopping: {rule: [zscore]}", "stopping.rule must be a text"),
+        ("stopping: {rule: [published]}", "stopping.rule must be a text"),
         ("trials: {policy: weigthed}", "did you mean `weighted`?"),
         ("grader: {kind: python, function: mine}", "grader.function must name something of yours"),
     ],

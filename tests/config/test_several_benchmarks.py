@@ -152,7 +152,10 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "must be {lm_eval: TASK} where there are"),
         (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate is for a run that has a gate"),
         (GATED.replace("gate: 5%", "gate: -0.1"), "line 2: benchmarks[0].gate must be"),
-        (GATED + "stopping: {rule: zscore}\n", "benchmarks[0].gate needs a rule with a valid p-value"),
+        (
+            GATED + "stopping: {rule: published, prior: uniform}\n",
+            "benchmarks[0].gate needs a rule with a valid p-value",
+        ),
         (GATED + "stopping: {familywise: holm}\n", "benchmarks[0].gate shares its error with the other gates"),
         (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate may not stand beside coupled seeds"),
         (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is no field"),

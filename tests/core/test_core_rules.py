@@ -14,7 +14,7 @@ from adaptive_eval.core.rules import ExpectedLoss, Precision, ZScore
 from adaptive_eval.core.sequential import Sequential
 
 
-def test_zscore_is_a_constant() -> None:
+def test_the_published_boundary_is_a_constant() -> None:
     on = evidence(3, [0.0, 1.7, -9.0], [0.01, 0.5, 1.0])
     assert ZScore().boundary(on).tolist() == [1.645] * 3
     assert ZScore(2.5).boundary(on).tolist() == [2.5] * 3

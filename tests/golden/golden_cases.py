@@ -355,8 +355,9 @@ def drawn_config(stage: Stage, url: str) -> Any:
 
 
 @case()
-def zscore(stage: Stage) -> None:
-    stage.run(stage.config(stage.serve(), stopping={"rule": {"use": "zscore", "options": {"threshold": 1.645}}}))
+def published(stage: Stage) -> None:
+    rule = {"use": "published", "options": {"threshold": 1.645}}
+    stage.run(stage.config(stage.serve(), stopping={"rule": rule, "prior": "uniform"}))
 
 
 @case()

@@ -97,7 +97,7 @@ async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(rule=ZScore()))
     scheduler = await bed.start()
     results = results_of(
-        replace(SUBJECT, decisions={"stopping": {"rule": "zscore"}}), bed.controller, scheduler.state.spent.usages
+        replace(SUBJECT, decisions={"stopping": {"rule": "published"}}), bed.controller, scheduler.state.spent.usages
     )
     assert results is not None and results.warnings[0].kind == "peeking"
 

@@ -153,7 +153,7 @@ def test_models_are_read_as_set_aside_where_they_were(
         if played.controller.finished is None:
             played.step(40)
     with opened_run(tmp_path / "run") as stored:
-        restored, _ = stored.restored
+        restored = stored.state.controller
     assert repr(restored.looks) == repr(played.controller.looks)  # as nan is equal to no nan
     assert restored.finished == played.controller.finished
     assert np.array_equal(restored.arrived, played.controller.arrived)

@@ -23,8 +23,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
 from adaptive_eval.errors import GraderError, Unavailable
-from adaptive_eval.exchange.configure import ImportRequest
-from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
@@ -156,15 +154,6 @@ class World:
             except GraderError:
                 assert self.broken, "it failed on all that it was given"
 
-    def import_logs(self, request: ImportRequest, start: Start) -> bool:
-        """`adaptive-eval import`; False where it was killed."""
-        with self._in_place_of_the_world(start):
-            try:
-                import_logs(request)
-            except Killed:
-                return False
-        return True
-
     @contextmanager
     def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
         self.starts, self.start = self.starts + 1, start
@@ -172,7 +161,6 @@ class World:
             for place, value in {
                 "running.execute.opened_endpoints": self._opened,
                 "running.answer_keys.GradingPool": self._pool,
-                "exchange.importing.GradingPool": self._pool,
                 "running.session.short_collections": nullcontext,  # they take longer than the run
                 "scheduler.committer.GATHER_SECONDS": 0.0,
             }.items():

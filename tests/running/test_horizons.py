@@ -93,7 +93,7 @@ def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:
     run_to(site, 9)
     before = json.loads((site.directory() / "results.json").read_text())
     assert not [one for one in before["warnings"] if one["kind"] == "uncounted"]
-    lax = {"rule": "zscore", "confidence": 0.501}
+    lax = {"rule": "published", "prior": "uniform", "confidence": 0.501}
     assert site.run(site.write(trials={"min": 2, "max": 9}, stopping=lax)).exit_code in FINISHED
     after = json.loads((site.directory() / "results.json").read_text())
     counted = sum(row["trials"] for row in after["models"])

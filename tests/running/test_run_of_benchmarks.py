@@ -32,7 +32,10 @@ def ended(site: Site) -> Path:
         (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
         section = {"path": f"{name}.jsonl", "fields": {"metadata": ["level"]}}
         benchmarks.append({"name": name, "weight": 4 * SHARES[name], "questions": section})
-    more = {"stopping": {"rule": "zscore", "confidence": 0.999}, "trials": {"min": 4, "max": 300}}
+    more = {
+        "stopping": {"rule": "published", "prior": "uniform", "confidence": 0.999},
+        "trials": {"min": 4, "max": 300},
+    }
     config = site.config(benchmarks=benchmarks, report={"by": ["level"]}, **more)
     del config["questions"]
     path = site.folder / "run.yaml"

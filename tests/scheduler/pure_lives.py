@@ -295,9 +295,7 @@ class Start:
         self.rubric = kept_rubric(self.section, self.disk.events())
         roster = Roster.of(names, self.questions)
         fit = OpeningFit(self.section, self.rubric, roster, plan.opening) if setting.fitted else None
-        self.state = RunState(
-            self.controller, self.lanes, QUESTIONS, capped=setting.capped, reserve=setting.reserve, fit=fit
-        )
+        self.state = RunState(self.controller, roster, self.lanes, reserve=setting.reserve, fit=fit)
         self.queues = TrialQueues(self.state)
         self.draft = Draft()
         self.booked: list[Request] = []

@@ -247,8 +247,8 @@ def test_budgets_are_scaled_and_known_to_be_enough() -> None:
     [
         ({}, (0.9, 0.95, 0.99)),
         ({"stopping": {"confidence": 0.8}}, (0.8, 0.9, 0.95, 0.99)),
-        ({"stopping": {"rule": "zscore"}}, (0.9, 0.95, 0.99)),
-        ({"stopping": {"rule": {"use": "zscore", "options": {"threshold": 2.0}}}}, (0.95,)),
+        ({"stopping": {"rule": "published", "prior": "uniform"}}, (0.9, 0.95, 0.99)),
+        ({"stopping": {"rule": {"use": "published", "options": {"threshold": 2.0}}, "prior": "uniform"}}, (0.95,)),
         ({"stopping": {"rule": "expected_loss"}}, (0.95,)),
         ({"objective": {"kind": "precision", "half_width": 0.02}}, (0.95,)),
     ],

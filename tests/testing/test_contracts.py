@@ -36,7 +36,7 @@ KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 
 SELDOM = {
-    *("zscore", "published", "intervals", "expected_loss", "optimal"),
+    *("published", "expected_loss", "optimal"),
     *("unresolved_pairs", "uniform", "soonest"),
     *("best", "top_k", "place", "baseline", "ranking"),
 }
