@@ -29,6 +29,11 @@ class GatedServer(SimulatedServer):
                 self._let_in(0)
         return reply
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for it to open."""
+        return 0 if self.places is None else self.places.waiting
+
     def open(self, answers: float = math.inf) -> None:
         """From another thread: answer all that wait, and so many more."""
         self._loop.call_soon_threadsafe(self._go_on, answers)
