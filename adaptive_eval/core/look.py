@@ -166,18 +166,21 @@ def _ways_to_see_it(
     among: IndexArray | None,
     paired: Sequence[PairedEvidence],
 ) -> list[Evidence]:
-    """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other."""
+    """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other.
+
+    A design that is finished but for their grades has all information: nothing more is asked.
+    """
     reference, margin = objective.reference, objective.margin
     seen = partial(weigh_evidence, reference=reference, margin=margin, benches=benches, among=among)
+    graded = seen(estimates.on(estimator), paired=paired[0] if paired else None)
     if bounds is None:
-        return [seen(estimates.on(estimator), paired=paired[0] if paired else None)]
+        return [graded]
     lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
-    as_graded, for_first, for_second = paired or (None, None, None)
-    return [
-        seen(estimates.on(estimator), paired=as_graded),
-        seen(highest, other=lowest, paired=for_first),
-        seen(lowest, other=highest, paired=for_second),
-    ]
+    for_first, for_second = paired[1:] or (None, None)
+    one = seen(highest, other=lowest, paired=for_first)
+    two = seen(lowest, other=highest, paired=for_second)
+    finished = np.minimum(one.information, two.information) >= AT_HORIZON
+    return [replace(graded, information=np.where(finished, 1.0, graded.information)), one, two]
 
 
 def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: AvailableTrials) -> IndexArray:

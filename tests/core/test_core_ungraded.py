@@ -17,7 +17,8 @@ from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.core.ungraded import bounds_of, why_unjudgeable
@@ -165,6 +166,14 @@ def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
     assert found.ungraded.sum() == 1
     assert found.looks[-1].order == whole.looks[-1].order
     assert found.finished is whole.finished
+
+
+@pytest.mark.parametrize("rule", [Optimal(start=1.0), Sequential(start=1.0)])
+def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade(rule: Rule) -> None:
+    """All of the horizon was asked: its only look is not before the first one that the rule allows."""
+    plan = Plan(Bench(2, 1, np.array([0.0, 1.0])), rule=rule, trials=Trials(40, 40), judging=Judging())
+    found = told(plan, [[[1] * 34 + [0] * 5 + [None]], [[1] * 12 + [0] * 28]])
+    assert [pair.verdict for pair in found.looks[-1].comparisons] == [Verdict.RESOLVED]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_m
     with listening(failing("bob", 4)) as server:
         config = write_config(tmp_path, server)
         code, told = run(config)
-        assert code == ExitCode.SPENT, told
+        assert code == ExitCode.REACHED, told  # bob has 25% at most
         aside = rows(tmp_path)["bob"]["set_aside"]
         assert "6 of its 24 trials have no grade, more than 5%" in aside and "; on question q" in told and WORDS in told
         assert "see to the servers that fail some requests every time" in told
