@@ -90,7 +90,8 @@ def import_(
     of the same question and model word for word counts once, unless --repeats-are-samples. Short answers, which may
     come twice by chance, count each where the model's answers to some question differ.
 
-    What is there is judged by one look, against a horizon of 80 trials a question unless it is --finished. `report`,
+    What is there is judged by one look, against a horizon of 80 trials a question unless it is --finished. If all
+    trials have the seeds that --config gives them, the run goes on as the one that has asked for them. `report`,
     `monitor`, `plan` and `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the
     addresses of its models are filled in.
     """

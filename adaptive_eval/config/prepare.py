@@ -283,17 +283,26 @@ def prepare(config: RunConfig) -> PreparedRun:
     config = with_opponent_apart(config)
     questions = questions_of(config)
     _require_gradable(config, questions)
-    prepared = with_questions(config, questions)
-    if config.trials.favour == "auto":
-        choice = choose_favour(config.asked, config.trials)
-        prepared = replace(at_pace(prepared, choice.favour), why_favoured=choice.why)
+    config, why = choose_pace(config)
+    prepared = replace(with_questions(config, questions), why_favoured=why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
+
+
+def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
+    """Replace `trials.favour: auto` by what it takes, and say why; None where the pace was given."""
+    if config.trials.favour != "auto":
+        return config, None
+    choice = choose_favour(config.asked, config.trials)
+    return _config_at_pace(config, choice.favour), choice.why
+
+
+def _config_at_pace(config: RunConfig, favour: Favour) -> RunConfig:
+    return config.model_copy(update={"trials": config.trials.model_copy(update={"favour": favour})})
 
 
 def at_pace(prepared: PreparedRun, favour: Favour) -> PreparedRun:
     """The run at another pace."""
-    trials = prepared.config.trials.model_copy(update={"favour": favour})
-    config = prepared.config.model_copy(update={"trials": trials})
+    config = _config_at_pace(prepared.config, favour)
     plan = plan_of(config, prepared.questions, prepared.plan.bench.worst_cost)
     return replace(prepared, config=config, plan=plan, header=run_header(config, prepared.questions))
 

@@ -49,6 +49,7 @@ def read_tensor(file: LogFile) -> Iterator[Record]:
                     category=category,
                     label=None if recording.categories is None else recording.categories[category],
                     value=None if recording.weights is None else float(recording.weights[category]),
+                    own=True,
                 )
 
 

@@ -28,6 +28,7 @@ from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.thresholds import thresholds_from_run
+from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import ThresholdsFrozen
 from adaptive_eval.store.thresholds import thresholds_from_event
 
@@ -62,7 +63,7 @@ def config_tree(
     most = math.ceil(max(by_model.values()) / len(questions))
     tree: dict[str, Any] = {
         "name": name,
-        "seed": 0,
+        "seed": hashed_base(sum(trials.values()), name, "import"),  # none that the logs are likely to have
         "questions": {"path": QUESTIONS_FILE, "fields": _fields(questions)},
         "models": [_model(name, settings) for name, settings in gathering.models.items()],
         **({} if grader is None else {"grader": {"kind": getattr(grader, "kind", None)}}),

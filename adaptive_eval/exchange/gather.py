@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
@@ -57,6 +58,8 @@ class _Cell:
 
     trials: int = 0
     last: int = -1
+    keeps_numbers: bool = False
+    """Seeds follow from the numbers, so that another trial under one of them could be the same answer again."""
 
 
 class RecordGatherer:
@@ -72,6 +75,7 @@ class RecordGatherer:
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
         self._seen: dict[tuple[str, str, int], tuple[str, str | None]] = {}
         self._shift: dict[tuple[str, str], int] = {}
+        self._seeds: dict[tuple[str, str, int], Path] = {}
         self._in_file: Counter[tuple[str, str]] = Counter()
         self._found_left_out: set[str] = set()
         self._tidy: set[tuple[str, str, str]] = set()
@@ -110,10 +114,13 @@ class RecordGatherer:
         trial = self._in_file[cell] if record.trial is None else record.trial
         self._in_file[cell] += 1
         trial += self._shift.get(cell, 0)
+        if self._further and record.own:
+            self._require_new_seed(cell, file, record, place)
         if self._is_copy((*cell, trial), place, record):
             return []
         held = self._cells[cell]
         held.last = max(held.last, trial)
+        held.keeps_numbers |= self._known is not None and (record.own or record.seed is not None)
         self.without_text += not record.has_text
         return self._counting(PlacedRecord(record, place, question, trial))
 
@@ -171,8 +178,8 @@ class RecordGatherer:
 
     @property
     def gaps(self) -> list[tuple[str, str]]:
-        """Cells whose numbers do not run from 0 without a gap."""
-        return [cell for cell, held in self._cells.items() if held.last + 1 != held.trials]
+        """Cells to be numbered anew, since their numbers do not run from 0 without a gap."""
+        return [cell for cell, held in self._cells.items() if held.last + 1 != held.trials and not held.keeps_numbers]
 
     def require_left_out(self) -> None:
         """Refuse names that nothing has: they are mistyped."""
@@ -229,6 +236,17 @@ class RecordGatherer:
                 f"{getattr(before, what)!r:.80} in {known.place}; are these logs of one benchmark?"
             )
         self.put_differently += 1
+
+    def _require_new_seed(self, cell: tuple[str, str], file: LogFile, record: Record, place: str) -> None:
+        """Refuse an answer of a run that an earlier file has, too: by its seed, whatever its number is here."""
+        if record.seed is None:
+            return
+        before = self._seeds.setdefault((*cell, record.seed), file.path)
+        if before != file.path:
+            raise LogError(
+                f"{place}: the answer of {record.model} to question {record.question!r} with seed {record.seed} is in "
+                f"{before} too, and --further would count it twice; leave one of the two out"
+            )
 
     def _is_copy(self, trial: tuple[str, str, int], place: str, record: Record) -> bool:
         """The trial was taken from another place, of which this is a copy; a second outcome is an error."""

@@ -1,7 +1,7 @@
 """An import from its files to its end: read, gather, grade, write; whole or not at all."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from adaptive_eval.store import TrialRecord
 AT_A_TIME = 256
 OnImportProgress = Callable[[float, int], None]
 """Hears which share of the files is read, and how many trials that gave."""
-Take = Callable[[Iterable[TrialRecord]], None]
+Take = Callable[[Sequence[TrialRecord]], None]
 
 
 class GraderComparison(NamedTuple):
@@ -54,7 +54,7 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     terms = make_terms(request)
     files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
     work = _Import(terms, files, on_progress)
-    with run_drafted(request.to) as draft:
+    with run_drafted(request.to, request.config) as draft:
         asyncio.run(work.through(draft.take))
         compared = asyncio.run(work.compared())
         finished = draft.finish(work.gathering, terms, compared.grader)

@@ -6,12 +6,12 @@ It has one look at all that is there, stored and published as that of any run.
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaptive_eval.config.prepare import run_header, setup_of
+from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, setup_of
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller
 from adaptive_eval.errors import ConfigError, StoreError
@@ -28,17 +28,19 @@ from adaptive_eval.exchange.configure import (
     stored_config_from,
 )
 from adaptive_eval.exchange.gather import RecordGatherer
+from adaptive_eval.exchange.samples import NOT_LOGGED, LogError
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.history import stored_plan
+from adaptive_eval.record.history import has_foreign_trials, stored_plan
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.state import RunState, apply_stored
+from adaptive_eval.seeds import SEED_SPAN
 from adaptive_eval.store import (
     CommitBatch,
     Draft,
@@ -53,12 +55,15 @@ from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.thresholds import kept_rubric
 
 LACKING = "not all trials that the first look needs are there"
+NEAR = 10**6
+"""Numbers that a trial may come to have: a seed that is further from the first one is that of another run."""
 
 
 def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     """Take the look, and write it down; None where no model has all that it needs.
 
-    A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks.
+    A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks. If the
+    run goes on as if it had asked for all of it, the looks are those that it would have taken.
     """
     store = Store.attach(directory)
     try:
@@ -70,7 +75,8 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         controller = Controller(plan)
         state = RunState(controller, roster)
         apply_stored(state, store.reader, store.reader.events(), judged=False)
-        _set_aside_lacking(state)
+        if has_foreign_trials(store.reader.events()):
+            _set_aside_lacking(state)
         events = [
             ModelSetAside(roster.models.name_of(model), lost.reason, lost.cause)
             for model, lost in controller.set_aside.items()
@@ -114,14 +120,15 @@ class FinishedImport(NamedTuple):
 
 
 @contextmanager
-def run_drafted(path: Path) -> Iterator["RunDraft"]:
-    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is."""
+def run_drafted(path: Path, config: RunConfig | None) -> Iterator["RunDraft"]:
+    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is. `config` is the one that the
+    user gave."""
     if path.exists():
         raise ConfigError(f"{path} is there already; import into a new directory")
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
         directory.mkdir(parents=True)
-        draft = RunDraft(directory, path)
+        draft = RunDraft(directory, path, config)
         try:
             yield draft
         finally:
@@ -136,21 +143,39 @@ def run_drafted(path: Path) -> Iterator["RunDraft"]:
 class RunDraft:
     """Takes graded trials, and makes a run of them."""
 
-    def __init__(self, directory: Path, place: Path) -> None:
+    def __init__(self, directory: Path, place: Path, config: RunConfig | None) -> None:
         self._directory, self._place = directory, place
         self._draft = Draft.begin(directory)
         self._open = True
+        self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
+        self._seeds_match = config is not None
 
-    def take(self, records: Iterable[TrialRecord]) -> None:
-        """Keep trials for the run."""
+    def take(self, records: Sequence[TrialRecord]) -> None:
+        """Keep trials for the run; raises `LogError` if going on could ask for one of them again."""
+        for one in records if self._bases else ():
+            self._compare_seed(one)
         self._draft.add(records)
+
+    def _compare_seed(self, one: TrialRecord) -> None:
+        """Note whether the configuration would have asked for this trial; refuse the seed of another one."""
+        seed = one.answer.seed
+        number = (seed - self._bases[one.model](one.question)) % SEED_SPAN
+        if seed != NOT_LOGGED and number != one.trial and number < NEAR:
+            raise LogError(
+                f"trial {one.trial} of question {one.question!r} by {one.model} has the seed {seed}, which the "
+                f"configuration gives to trial {number}: it could be asked for again, and count twice; give the "
+                "configuration another seed"
+            )
+        self._seeds_match = self._seeds_match and seed != NOT_LOGGED and number == one.trial
 
     def finish(self, gathering: RecordGatherer, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:
         """Write what the run is, and what it has found; `grader` gives its grades, None where none is known to."""
-        for model, key in gathering.gaps:
+        for model, key in () if self._seeds_match else gathering.gaps:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
             config, questions, can_go_on = terms.request.config, terms.questions, True
+            if self._seeds_match:
+                config, _ = choose_pace(config)
             if grader is None:
                 config = config.model_copy(update={"grader": Logged()})
         else:
@@ -158,7 +183,8 @@ class RunDraft:
             can_go_on = has_all_to_run(questions)
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_go_on)
-        events = [one for one in (_import_event(gathering, terms), terms.thresholds) if one is not None]
+        imported = _import_event(gathering, terms, self._seeds_match)
+        events = [one for one in (imported, terms.thresholds) if one is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, events)
         self.close()
         return FinishedImport(take_imported_look(self._directory, config), can_go_on)
@@ -177,7 +203,7 @@ class RunDraft:
         return stored_config_from(tree, self._place.absolute())
 
 
-def _import_event(gathering: RecordGatherer, terms: ImportTerms) -> TrialsImported:
+def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool) -> TrialsImported:
     """The event that says where the run's first trials come from: files by their names alone, since reports are
     published."""
     return TrialsImported(
@@ -188,4 +214,5 @@ def _import_event(gathering: RecordGatherer, terms: ImportTerms) -> TrialsImport
         repeated=gathering.repeated,
         repeats_count=terms.request.repeats_are_samples,
         graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
+        seeds_match=seeds_match,
     )

@@ -216,6 +216,11 @@ class Record(NamedTuple):
     own: bool = False
     """An export of this program has it: it was a trial of its own, whether or not another answer is the same."""
 
+    @property
+    def seed(self) -> int | None:
+        """Its seed; None where the log does not say it."""
+        return None if self.answer is None or self.answer.seed == NOT_LOGGED else self.answer.seed
+
 
 def lone_prompt(turns: Sequence[tuple[object, str]]) -> tuple[str, str | None] | None:
     """Prompt and system message of a conversation that has nothing else; None if it has."""

@@ -31,7 +31,7 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import PriorOutcomes, kept_prior
 from adaptive_eval.record.recorded import Recorded, kept_outcomes, recorded_counts
 from adaptive_eval.store import (
-    CellCount,
+    CellExtent,
     Event,
     Roster,
     RunBegun,
@@ -193,16 +193,22 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
 
 
 def imported_cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
-    """(L, M): the imported trials of these models and questions; None where nothing was imported."""
-    rows = sum(event.trials for event in events_of_kind(events, TrialsImported))
+    """(L, M): the trials of these models and questions that were imported from elsewhere, with those that are missing
+    before the highest number; None where there are none."""
+    rows = sum(event.trials for event in events_of_kind(events, TrialsImported) if not event.seeds_match)
     return _in_cells(roster, reader.cells(rows)) if rows else None
 
 
-def _in_cells(roster: Roster, trials: Iterable[CellCount]) -> Cells:
+def has_foreign_trials(events: Sequence[Event]) -> bool:
+    """Whether trials were imported whose seeds are unknown, or others than the configuration gives them."""
+    return not all(event.seeds_match for event in events_of_kind(events, TrialsImported))
+
+
+def _in_cells(roster: Roster, trials: Iterable[CellExtent]) -> Cells:
     found = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
     for one in trials:
         if (one.model, one.question) in roster:
-            found[roster.cell(one.model, one.question)] = one.trials
+            found[roster.cell(one.model, one.question)] = one.extent
     return found
 
 

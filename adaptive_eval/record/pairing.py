@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.record.history import has_foreign_trials
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import PairRow
-from adaptive_eval.store import TrialsImported, events_of_kind
 from scorio.moments import FloatArray
 from scorio.sinf.paired import coupling
 
@@ -81,7 +81,7 @@ def compared_by_trial(pairs: Sequence[PairRow]) -> tuple[str, ...]:
 def pairings(stored: StoredRun, pairs: Sequence[PairRow]) -> tuple[Pairing, ...]:
     """Pairings of the compared models; empty if no seeds were shared, or the seeds are unknown."""
     config = stored.setup.config
-    if config.trials.seeds == "hashed" or events_of_kind(stored.events, TrialsImported):
+    if config.trials.seeds == "hashed" or has_foreign_trials(stored.events):
         return ()
     asked = {model.name for model in config.asked}
     alike = [

@@ -23,6 +23,7 @@ from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import finding, model_verdicts
+from adaptive_eval.record.history import has_foreign_trials
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.orders import OrderEffect, order_effect
 from adaptive_eval.record.other_costs import summarize_other_costs
@@ -48,8 +49,6 @@ from adaptive_eval.store import (
     ReplicaTraffic,
     Spending,
     StoredLook,
-    TrialsImported,
-    events_of_kind,
     is_held,
 )
 from adaptive_eval.store.looks import read_look
@@ -264,7 +263,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         results=results,
         name=config.name,
         objective=objective_view(config.stated() if results is None else results.decisions),
-        words=decisions_in_words(config, plug_ins, imported=bool(events_of_kind(events, TrialsImported))),
+        words=decisions_in_words(config, plug_ins, imported=has_foreign_trials(events)),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,

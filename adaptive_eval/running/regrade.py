@@ -41,7 +41,7 @@ from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
 from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, in_vain
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
-    CellCount,
+    CellExtent,
     Event,
     OutcomesRecorded,
     PriorTaken,
@@ -187,7 +187,7 @@ def _require_some_grade(regrades: list[Regrade]) -> None:
         )
 
 
-def judged_cells(stored: StoredRun) -> list[CellCount]:
+def judged_cells(stored: StoredRun) -> list[CellExtent]:
     """The trials of complete rounds, which a rule asked for that saw the grades of before: looks by other grades begin
     with all of them. None where plug-ins decide, before the first look, or where questions are drawn: then a look
     counts what it comes to by the grades of now."""
@@ -197,7 +197,7 @@ def judged_cells(stored: StoredRun) -> list[CellCount]:
     controller = stored.state.controller
     trials = controller.counts.sum(axis=-1) + controller.ungraded
     return [
-        CellCount(model, question, int(trials[roster.cell(model, question)]))
+        CellExtent(model, question, int(trials[roster.cell(model, question)]))
         for model in roster.models
         for question in roster.questions
         if trials[roster.cell(model, question)]

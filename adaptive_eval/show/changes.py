@@ -197,7 +197,8 @@ def _drop_address(model: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
-    if any(event.kind == TrialsImported.KIND for view in (a, b) for event in view.events):
+    imports = (one.body for view in (a, b) for one in view.events if one.kind == TrialsImported.KIND)
+    if not all(body.get("seeds_match") for body in imports):
         return  # sampled elsewhere
     (in_a, models_a), (in_b, models_b) = _split(a.configuration), _split(b.configuration)
     if _seeds_of(in_a) != _seeds_of(in_b):

@@ -74,7 +74,7 @@ from adaptive_eval.store.reader import (
     RunReader as RunReader,
 )
 from adaptive_eval.store.records import (
-    CellCount as CellCount,
+    CellExtent as CellExtent,
     CommitBatch as CommitBatch,
     ComparisonCount as ComparisonCount,
     HeldTime as HeldTime,

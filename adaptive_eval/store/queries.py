@@ -9,7 +9,7 @@ from adaptive_eval.store.records import (
     AWAITS_THRESHOLDS,
     AWAITS_VERDICT,
     LARGEST_SIZE,
-    CellCount,
+    CellExtent,
     ReplicaSums,
     RoundCount,
     TrialFacts,
@@ -81,6 +81,7 @@ _MEANT = {
     "correct": _SAID.format("is_correct"),
     "found": _SAID.format("has_answer"),
     "trials": "count(*)",
+    "extent": "max(trial) + 1",
     "awaits_thresholds": f"category IS NULL AND grader_error = '{AWAITS_THRESHOLDS}'",
     "awaits_verdict": f"category IS NULL AND grader_error = '{AWAITS_VERDICT}'",
     "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
@@ -194,7 +195,7 @@ def sqlite_queries(*, checked: bool, segmented: bool, tokens: bool = False) -> Q
         comparisons=_COMPARISONS,
         grading_uses=_GRADING_USES,
         places=selected(PlaceRow._fields) + "ORDER BY trials.id",
-        cells=selected(CellCount._fields) + "WHERE trials.id <= ? AND round <= ? GROUP BY model, question",
+        cells=selected(CellExtent._fields) + "WHERE trials.id <= ? AND round <= ? GROUP BY model, question",
         uses=selected(TrialUse._fields) + "ORDER BY trials.id",
         spending=_SPENDING,
         # one by one: to bring millions into groups takes longer than to count them where they come

@@ -19,7 +19,7 @@ from adaptive_eval.store.kept_sums import Counts, thin_out
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
     NO_GRADING,
-    CellCount,
+    CellExtent,
     ComparisonCount,
     GradingUse,
     HeldTime,
@@ -206,9 +206,9 @@ class RunReader:
             key, flags = TrialKey(row.question, row.trial), (row.flags or "").split()
             yield TrialPlace(row.model, row.round, key, "timed_out" in flags, "unanswered" in flags)
 
-    def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellCount]:
-        """Trials by model and question among the first so many that were committed, or those of them in round 0."""
-        return map(CellCount._make, self._rows(self._queries.cells, rows, 0 if first_round else MOST_ROUNDS))
+    def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
+        """How far the first so many trials go that were committed, or those of them in round 0."""
+        return map(CellExtent._make, self._rows(self._queries.cells, rows, 0 if first_round else MOST_ROUNDS))
 
     @property
     def newest_trial_id(self) -> int:

@@ -77,12 +77,13 @@ class TrialPlace(NamedTuple):
     unanswered: bool
 
 
-class CellCount(NamedTuple):
-    """How many trials of a question by a model there are."""
+class CellExtent(NamedTuple):
+    """How far the trials of a question by a model go."""
 
     model: str
     question: str
-    trials: int
+    extent: int
+    """One more than the highest number, whether or not all before it are there."""
 
 
 class RoundCount(NamedTuple):

@@ -21,7 +21,7 @@ from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.moving import AnswerMover, open_mover, sweep
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
-    CellCount,
+    CellExtent,
     CommitBatch,
     Regrade,
     RunHeader,
@@ -220,7 +220,7 @@ class Store:
         regrades: Sequence[Regrade],
         event: Event | Sequence[Event],
         header: RunHeader | None = None,
-        opening: Iterable[CellCount] = (),
+        opening: Iterable[CellExtent] = (),
     ) -> None:
         """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed. The
         first trials of each cell of `opening` become part of round 0."""
@@ -229,7 +229,7 @@ class Store:
             writes.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
             writes.executemany(
                 "UPDATE trials SET round = 0 WHERE model = ? AND question = ? AND trial < ? AND round > 0",
-                [(self._models[one.model], self._questions[one.question], one.trials) for one in opening],
+                [(self._models[one.model], self._questions[one.question], one.extent) for one in opening],
             )
             if header is not None:
                 if changes:

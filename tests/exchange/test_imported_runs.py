@@ -36,8 +36,9 @@ class Whole:
     """A folder of Inspect logs."""
 
     def of(self, trials: int) -> list[dict[str, object]]:
-        """The first trials of each question, with their texts."""
-        return [row for row in self.rows if int(str(row["trial"])) < trials]
+        """The first trials of each question, with their texts, as of a tool that tells no seeds."""
+        kept = [row for row in self.rows if int(str(row["trial"])) < trials]
+        return [{key: value for key, value in row.items() if key != "seed"} for row in kept]
 
     def log(self, site: Site, trials: int = 4) -> Path:
         """These trials as a table."""

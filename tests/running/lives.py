@@ -9,8 +9,8 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -20,9 +20,11 @@ from unittest.mock import patch
 
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.types import Look
+from adaptive_eval.core.types import Look, Lost
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
 from adaptive_eval.errors import GraderError, Unavailable
+from adaptive_eval.exchange.configure import ImportRequest
+from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
@@ -31,7 +33,8 @@ from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.serving import Serving
-from adaptive_eval.store import Event, ModelSetAside, Store
+from adaptive_eval.scheduler.departures import Departures
+from adaptive_eval.store import Event, ModelSetAside
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
@@ -125,7 +128,7 @@ class World:
     refused: list[Request] = field(default_factory=list)
     """Those among them that the server did not give."""
     aside: list[tuple[int, str, int]] = field(default_factory=list)
-    """(start, model, length of the log) whenever it is written down that a model is set aside."""
+    """(start, model, length of the log) whenever a model is set aside."""
     broken: set[str] = field(default_factory=set)
     """Questions on which the grader fails."""
     starts: int = 0
@@ -154,6 +157,15 @@ class World:
             except GraderError:
                 assert self.broken, "it failed on all that it was given"
 
+    def import_logs(self, request: ImportRequest, start: Start) -> bool:
+        """`adaptive-eval import`; False where it was killed."""
+        with self._in_place_of_the_world(start):
+            try:
+                import_logs(request)
+            except Killed:
+                return False
+        return True
+
     @contextmanager
     def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
         self.starts, self.start = self.starts + 1, start
@@ -161,12 +173,13 @@ class World:
             for place, value in {
                 "running.execute.opened_endpoints": self._opened,
                 "running.answer_keys.GradingPool": self._pool,
+                "exchange.importing.GradingPool": self._pool,
                 "running.session.short_collections": nullcontext,  # they take longer than the run
                 "scheduler.committer.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(SqliteLedger, "transaction", self._transaction(SqliteLedger.transaction)))
-            stack.enter_context(patch.object(Store, "commit", self._commit(Store.commit)))
+            stack.enter_context(patch.object(Departures, "set_aside", self._set_aside(Departures.set_aside)))
             yield
 
     def _transaction(self, really: Callable[..., object]) -> object:
@@ -179,14 +192,20 @@ class World:
 
         return transaction
 
-    def _commit(self, really: Callable[..., None]) -> object:
-        def commit(store: Store, batch: object) -> None:
-            for event in batch.events:  # type: ignore[attr-defined]
-                if isinstance(event, ModelSetAside):
-                    self.aside.append((self.starts, event.model, len(self.log)))
-            really(store, batch)
+    def _set_aside(self, really: Callable[..., Iterable[Event]]) -> object:
+        def set_aside(departures: Departures, model: int, lost: Lost) -> Iterable[Event]:
+            events = really(departures, model, lost)
+            for event in events:
+                assert isinstance(event, ModelSetAside)
+                with suppress(RuntimeError):  # a reader has no loop, and asks for nothing
+                    # what was sent before is heard of before this
+                    asyncio.get_running_loop().call_soon(self._note_aside, self.starts, event.model)
+            return events
 
-        return commit
+        return set_aside
+
+    def _note_aside(self, start: int, model: str) -> None:
+        self.aside.append((start, model, len(self.log)))
 
     @asynccontextmanager
     async def _opened(self, config: RunConfig, logs: Path, **_: object) -> AsyncIterator[Serving]:

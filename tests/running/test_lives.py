@@ -16,6 +16,7 @@ from lives import QUESTIONS, SKILLS, Fate, Start, World
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
+from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.export import ExportRequest, export
 from adaptive_eval.record.labels import Labelled, add_labels
 
@@ -85,6 +86,7 @@ class Lives(RuleBasedStateMachine):
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
         self.models = list(SKILLS)
         self.extended = False
+        self.moves = 0
         self.sound = True
         self.world = World(broken=broken)
         self.directory = self.folder / "run"
@@ -137,11 +139,29 @@ class Lives(RuleBasedStateMachine):
         self.books.check_labels()
 
     @precondition(lambda self: self.books.rows)
-    @rule()
-    def export(self) -> None:
-        log = self.folder / "exported.jsonl"
-        export(ExportRequest(self.directory, "jsonl", log, force=True, texts=True))
+    @rule(parts=st.sampled_from([1, 1, 2]), killed=st.booleans(), at=st.integers(1, 60))
+    def go_on_elsewhere(self, parts: int, killed: bool, at: int) -> None:
+        """Export the run and import it, perhaps from two files, under the configuration of now."""
+        self.sound = False
+        self.moves += 1
+        log, there = self.folder / f"exported_{self.moves}.jsonl", self.folder / f"run_{self.moves}"
+        export(ExportRequest(self.directory, "jsonl", log, texts=True))
         self.books.check_export(log)
+        self.models, lines = list(SKILLS), log.read_text().splitlines()
+        files = [self.folder / f"part_{self.moves}_{part}.jsonl" for part in range(parts)]
+        for part, file in enumerate(files):
+            file.write_text("\n".join(lines[part::parts]))
+        request = ImportRequest(list(map(str, files)), there, self.config())
+        before = len(self.world.log)
+        if self.world.import_logs(request, Start(Fate.KILL if killed else Fate.NOTHING, at)):
+            self.directory = there
+            self.extended = False  # its looks are those of a run that has had this configuration all along
+            self.books.move(there)
+            self.books.check_results(Fate.NOTHING, self.settings["trials"]["favour"] == "time")
+        else:
+            assert not there.exists()
+        assert len(self.world.log) == before, "an import asks for nothing"
+        self.sound = True
 
     @precondition(lambda self: self.settings["trials"]["max"] < LONGEST)
     @rule()

@@ -246,7 +246,7 @@ class _Row:
     def _answer(self) -> Answer | None:
         """The answer with all that is known of it; None where the table has nothing but grades."""
         text = self._text("text")
-        if text is None and "finish_reason" not in self._row:
+        if text is None and not self._row.keys() & {"finish_reason", "seed"}:
             return None
         answer = NO_ANSWER if text is None else logged_answer(text, reasoning=self._text("reasoning"))
         flags = self._text("flags")

@@ -24,6 +24,8 @@ class TrialsImported(Event):
     """By model: answers of the logs that repeat another one, and are not counted beside it."""
     repeats_count: bool = False
     """Whether answers that repeat another one are counted too, since the user has said that they are samples."""
+    seeds_match: bool = False
+    """Whether all have the seeds that the configuration gives them: the run goes on as if it had asked them."""
 
 
 @dataclass(frozen=True, slots=True)

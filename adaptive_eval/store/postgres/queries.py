@@ -11,7 +11,7 @@ from adaptive_eval.store.queries import (
     sqlite_queries,
     summed_by_replica,
 )
-from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, LARGEST_SIZE, CellCount, RoundCount
+from adaptive_eval.store.records import AWAITS_THRESHOLDS, AWAITS_VERDICT, LARGEST_SIZE, CellExtent, RoundCount
 
 
 def _number(name: str) -> str:
@@ -66,7 +66,8 @@ QUERIES = replace(
         f"{_total('judge_usd')}, {_total('judge_gpu_seconds')} FROM trials JOIN models ON models.id = model "
         f"WHERE {_JUDGED} GROUP BY name ORDER BY name"
     ),
-    cells=selected(CellCount._fields) + f"WHERE trials.id <= ? AND round <= ? {_CELL} ORDER BY models.id, questions.id",
+    cells=selected(CellExtent._fields)
+    + f"WHERE trials.id <= ? AND round <= ? {_CELL} ORDER BY models.id, questions.id",
     spending=(
         "SELECT max(at), count(*), sum(tokens)::bigint, sum(usd), sum(gpu_seconds) "
         "FROM trials WHERE id > ? AND id <= ? GROUP BY (id - 1 - ?) * ? / ? ORDER BY max(id)"

@@ -1,0 +1,194 @@
+"""An exported run goes on elsewhere as it would have gone on where it was: no seed is asked for twice."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow
+import pytest
+import yaml
+from live_runs import ENDED, Found, Site
+from logs import imported, lines, outcomes
+from pyarrow import parquet
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.seeds import hashed_base
+from adaptive_eval.store import RunReader
+
+Rows = Sequence[Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run to its end, and its rows."""
+
+    found: Found
+    rows: Rows
+
+    @property
+    def interrupted(self) -> Rows:
+        """Rows of the run as it might have been killed: with gaps in every round, each where others are not."""
+        rows = [row for row in self.rows if int(str(row["trial"])) < 6]
+        return [row for number, row in enumerate(rows) if number % 7 not in (0, 3)]
+
+
+@pytest.fixture(scope="module")
+def whole(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
+    assert site.run(site.write()).exit_code in ENDED
+    table = export(ExportRequest(site.directory(), "jsonl")).path.read_text()
+    return Whole(Found.of(site.directory()), list(map(json.loads, table.splitlines())))
+
+
+def seeds(run: Path) -> list[tuple[str, str, int]]:
+    """The seed of every trial, with its model and question."""
+    with closing(RunReader.open(run)) as reader:
+        return [(one.model, one.question, one.answer.seed) for one in reader.trials()]
+
+
+def as_parquet(run: Path, path: Path) -> Path:
+    rows = map(json.loads, export(ExportRequest(run, "jsonl")).path.read_text().splitlines())
+    parquet.write_table(
+        pyarrow.Table.from_pylist([{**row, "signals": json.dumps(row["signals"])} for row in rows]), path
+    )
+    return path
+
+
+FORMS: dict[str, Callable[[Path, Path], Path]] = {
+    "jsonl": lambda run, path: export(ExportRequest(run, "jsonl", path)).path,
+    "csv": lambda run, path: export(ExportRequest(run, "csv", path)).path,
+    "inspect": lambda run, path: export(ExportRequest(run, "inspect", path)).path,
+    "parquet": as_parquet,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, form: str) -> None:
+    config, run = site.write(), site.directory()
+    log = lines(site.folder / "log.jsonl", whole.interrupted)
+    assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
+    exported = FORMS[form](site.directory("killed"), site.folder / f"exported.{form}")
+    done = imported(exported, "--to", run, "--config", config)
+    assert done.exit_code == 0, done.stderr
+    assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in whole.interrupted}
+    ended = site.run(config)
+    assert ended.exit_code in ENDED, ended.stderr
+    assert max(Counter(seeds(run)).values()) == 1
+    assert Found.of(run) == whole.found
+
+
+def test_it_may_be_imported_from_several_files(site: Site, whole: Whole) -> None:
+    config, run = site.write(), site.directory()
+    parts = [whole.interrupted[start::3] for start in range(3)]
+    logs = [lines(site.folder / f"{number}.jsonl", rows) for number, rows in enumerate(parts)]
+    assert imported(*logs, "--to", run, "--config", config).exit_code == 0
+    assert site.run(config).exit_code in ENDED
+    assert Found.of(run) == whole.found
+
+
+def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, whole: Whole) -> None:
+    """An answer without text and grade is asked for again; one that its server fails every time is a trial."""
+    lost: dict[str, object] = {"category": None, "label": None, "value": None, "text": ""}
+    unread = {**lost, "text": None, "grader_error": "it took too long"}
+    failed = {**lost, "flags": "unanswered", "finish_reason": "500", "grader_error": "its server fails this request"}
+    changed = [{**row, **({3: unread, 5: failed}.get(number, {}))} for number, row in enumerate(whole.interrupted)]
+    unread_at, failed_at = (
+        (str(one["model"]), str(one["question"]), int(str(one["trial"]))) for one in (changed[3], changed[5])
+    )
+    config, run = site.write(), site.directory()
+    assert imported(lines(site.folder / "log.jsonl", changed), "--to", run, "--config", config).exit_code == 0
+    assert unread_at not in outcomes(run)
+    assert site.run(config).exit_code in ENDED
+    assert outcomes(run)[unread_at] == whole.found.outcomes[unread_at]
+    assert outcomes(run)[failed_at] is None
+    assert max(Counter(seeds(run)).values()) == 1
+
+
+def test_beside_logs_of_other_tools_it_keeps_its_numbers(site: Site, whole: Whole) -> None:
+    own = [row for row in whole.interrupted if row["model"] != "cyd"]
+    other = [
+        {"model": "cyd", "question": f"q{key}", "trial": trial, "score": 0} for key in range(8) for trial in (2, 4)
+    ]
+    config, run = site.write(), site.directory()
+    logs = [lines(site.folder / f"{name}.jsonl", rows) for name, rows in (("own", own), ("other", other))]
+    assert imported(*logs, "--to", run, "--config", config).exit_code == 0
+    there = {(str(row["model"]), str(row["question"]), int(str(row["trial"]))) for row in own}
+    assert set(outcomes(run)) == there | {("cyd", f"q{key}", trial) for key in range(8) for trial in (0, 1)}
+    assert site.run(config).exit_code in ENDED
+    assert max(Counter(seed for seed in seeds(run) if seed[-1] >= 0).values()) == 1
+
+
+def test_arrays_keep_the_numbers_of_their_trials(site: Site, whole: Whole) -> None:
+    """They tell no seeds: a trial that they lack is asked for, and no other has its number."""
+    config, run = site.write(), site.directory()
+    log = lines(site.folder / "log.jsonl", whole.interrupted)
+    assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
+    array = export(ExportRequest(site.directory("killed"), "npz")).path
+    assert imported(array, "--to", run, "--config", config).exit_code == 0
+    assert outcomes(run) == outcomes(site.directory("killed"))
+    assert site.run(config).exit_code in ENDED
+    found = outcomes(run)
+    assert {**whole.found.outcomes, **found} == {**found, **whole.found.outcomes}
+
+
+def test_a_seed_that_would_be_asked_again_is_refused(site: Site) -> None:
+    trials = {"min": 2, "max": 30, "seeds": "consecutive"}
+    rows = [
+        {"model": name, "question": f"q{key}", "trial": trial, "seed": 5 + trial, "category": 1}
+        for name in ("ada", "bob", "cyd")
+        for key in range(8)
+        for trial in range(3)
+    ]
+    log = lines(site.folder / "log.jsonl", rows)
+    for seed in (3, 6):
+        refused = imported(log, "--to", site.directory(), "--config", site.write(seed=seed, trials=trials))
+        assert refused.exit_code == ExitCode.CONFIGURATION
+        assert "it could be asked for again, and count twice; give the configuration another seed" in refused.stderr
+        assert not site.directory().exists()
+    for seed in (5, 10_000_000):
+        run = site.directory(str(seed))
+        assert imported(log, "--to", run, "--config", site.write(seed=seed, trials=trials)).exit_code == 0
+
+
+def test_without_a_configuration_it_gets_seeds_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        {
+            "model": name,
+            "question": key,
+            "trial": trial,
+            "seed": hashed_base(0, name, key) + trial,
+            "category": trial % 2,
+        }
+        for name in ("ada", "bob")
+        for key in ("q1", "q2")
+        for trial in (1, 2, 5)
+    ]
+    run = tmp_path / "run"
+    assert imported(lines(tmp_path / "log.jsonl", rows), "--to", run).exit_code == 0
+    assert {trial for *_, trial in outcomes(run)} == {0, 1, 2}
+    seed = yaml.safe_load((run / "config.yaml").read_text())["seed"]
+    bases = [hashed_base(seed, name, key) for name in ("ada", "bob") for key in ("q1", "q2")]
+    assert not {base + trial for base in bases for trial in range(80)} & {row["seed"] for row in rows}
+
+
+def test_no_answer_counts_twice_beside_itself(site: Site, whole: Whole) -> None:
+    logs = [lines(site.folder / f"{number}.jsonl", whole.interrupted) for number in range(2)]
+    refused = imported(*logs, "--to", site.directory(), "--further")
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "and --further would count it twice; leave one of the two out" in refused.stderr.replace("\n", " ")
+
+
+def test_who_lacks_a_trial_waits_for_it_though_there_are_enough(site: Site, whole: Whole) -> None:
+    """Trials 1 to 4 are no four that a first look begins with: another run's seeds, and one model lacks trial 0."""
+    rows = [{**row, "seed": 7 + int(str(row["seed"]))} for row in whole.rows if int(str(row["trial"])) < 5]
+    held = [row for row in rows if row["trial"] != (0 if (row["model"], row["question"]) == ("cyd", "q3") else 4)]
+    config = site.write(trials={"min": 4, "max": 30}, seed=1)
+    assert imported(lines(site.folder / "log.jsonl", held), "--to", site.directory(), "--config", config).exit_code == 0
+    results = json.loads((site.directory() / "results.json").read_text())
+    aside = {one["name"]: one["set_aside"] for one in results["models"]}
+    assert aside.pop("cyd") == "not all trials that the first look needs are there"
+    assert set(aside.values()) == {None}
