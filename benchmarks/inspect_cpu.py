@@ -3,7 +3,8 @@
     python benchmarks/inspect_cpu.py [--pairs N] [--quick] [--json PATH] [--markdown PATH]
 
 Both ask the same 6 models of known skill the same 30 questions on a server on loopback, in turns. CPU is that of each
-process with its children, start-up and reports included, from the operating system's own count.
+process with its children, from the operating system's own count. Each runs with few trials a question as well: a
+sample's cost is what the others took more, and the rest is start-up and end.
 """
 
 import json
@@ -22,7 +23,7 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import QUESTIONS, coins
 
 MODELS = tuple(f"coin-{number:02}" for number in (1, 3, 6, 7, 9, 11))
-EPOCHS, SLOTS = 80, 16
+EPOCHS, FEW, SLOTS = 80, 4, 16
 GOAL_SAMPLES, GOAL_CPU = 0.55, 1.10
 TASK = r"""
 import json, pathlib
@@ -84,11 +85,17 @@ def by_controller(folder: Path, url: str, epochs: int, run: str) -> tuple[float,
     return cpu, int(json.loads((folder / run / "results.json").read_text())["cost"]["trials"])
 
 
+def parts(few: tuple[float, int], whole: tuple[float, int]) -> tuple[float, float]:
+    """CPU seconds of a sample, and of all else, by a run with few samples and a whole one."""
+    each = (whole[0] - few[0]) / (whole[1] - few[1])
+    return each, few[0] - each * few[1]
+
+
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=3, help="how often each runs")
     options = parser.parse_args()
-    pairs, epochs = (1, 8) if options.quick else (options.pairs, EPOCHS)
+    pairs, epochs = (1, 12) if options.quick else (options.pairs, EPOCHS)
     rows, samples, ratios = [], [], []
     for pair in range(pairs):
         world = coins()
@@ -96,13 +103,20 @@ def main() -> None:
             folder = Path(place)
             (folder / "known.py").write_text(TASK)
             (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, question_rows(world))))
-            fixed_cpu, fixed = by_inspect(folder, url, epochs)
-            own_cpu, own = by_controller(folder, url, epochs, f"run-{pair}")
+            fixed_few = by_inspect(folder, url, FEW)
+            own_few = by_controller(folder, url, FEW, f"few-{pair}")
+            fixed_all = by_inspect(folder, url, epochs)
+            own_all = by_controller(folder, url, epochs, f"run-{pair}")
+        fixed, own = fixed_all[1], own_all[1]
+        (fixed_each, fixed_start), (own_each, own_start) = parts(fixed_few, fixed_all), parts(own_few, own_all)
         samples.append(own / fixed)
-        ratios.append((own_cpu / own) / (fixed_cpu / fixed))
-        each = (f"{1e3 * fixed_cpu / fixed:.2f}", f"{1e3 * own_cpu / own:.2f}")
-        rows.append([pair + 1, f"{fixed:,}", f"{own:,}", samples[-1], *each, ratios[-1]])
-    header = ["pair", "inspect eval", "run", "samples", "CPU ms a sample, inspect eval", "run", "CPU"]
+        ratios.append(own_each / fixed_each)
+        each = f"{1e3 * fixed_each:.2f}", f"{1e3 * own_each:.2f}"
+        starts = f"{fixed_start:.1f}", f"{own_start:.1f}"
+        whole = f"{fixed_all[0]:.1f}", f"{own_all[0]:.1f}"
+        rows.append([pair + 1, f"{fixed:,}", f"{own:,}", samples[-1], *each, ratios[-1], *starts, *whole])
+    header = ["pair", "samples, eval", "run", "ratio", "CPU ms a sample, eval", "run", "ratio"]
+    header += ["CPU s of start and end, eval", "run", "CPU s in all, eval", "run"]
     share, ratio = round(statistics.median(samples), 3), round(statistics.median(ratios), 2)
     checks = [
         Check("samples over those of inspect eval", share, f"<= {GOAL_SAMPLES}", share <= GOAL_SAMPLES),

@@ -97,6 +97,9 @@ class FakeGrading:
         self.fails = fails
         self.calls = 0
 
+    def asks(self, question: Question) -> bool:
+        return False
+
     def lost_with(self, answer: str, question: Question) -> Cost:
         return NO_COST
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.graders.judge import Judge
 
 UNITS = {"trials": (1.0, 0), "tokens": (1.0, 0), "usd": (1.0, 2), "gpu_seconds": (3600.0, 3)}
@@ -47,10 +47,10 @@ def _words(key: str) -> str:
 
 def _lowering(config: RunConfig, name: str) -> Iterator[str]:
     """The keys that lower what the first round may cost, those of one answer first."""
-    timed, grader = name == "gpu_seconds", config.grader
+    timed = name == "gpu_seconds"
     if name != "trials":
         yield "sampling.timeout" if timed else "sampling.max_tokens"
-        if isinstance(grader, AskedGrader):
+        for grader in [*asked_graders(config.grader).values()][:1]:
             yield "grader.sampling.timeout" if timed else "grader.longest"
             if not timed and (grader.sampling.max_tokens or 0) > 1:
                 yield "grader.sampling.max_tokens"

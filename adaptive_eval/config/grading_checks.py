@@ -1,17 +1,17 @@
 """What must hold between the grader, the rubric, the questions, and the models whose answers are graded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from operator import attrgetter
 
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.listed_models import Models, asked_models, valid_models
+from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.endpoints.types import KEEP_TOKENS
-from adaptive_eval.graders.asked import AskedGrader, rubric_beside
-from adaptive_eval.graders.by_benchmark import ByBenchmark
+from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_graders, graders_of, rubric_beside
 from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
@@ -46,12 +46,13 @@ def check_recorded_outcomes(
 def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
     """Check that something gives each signal that a category looks at."""
     opened = open_rubric(rubric_beside(grader, rubric))
-    known = grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
-    if grader.gives:
-        for name in sorted(opened.needs - known):
+    for benchmark, one in graders_of(grader).items():
+        known = one.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
+        answers = f"no answer to {benchmark}" if benchmark else "no answer"
+        for name in sorted(opened.needs - known) if one.gives else ():
             close = get_close_matches(name, known, 1)
-            mend = f"did you mean {close[0]}?" if close else f"this grader's are {', '.join(sorted(grader.gives))}"
-            yield Problem(("rubric",), f"needs the signal {name}, which no answer will have", mend)
+            mend = f"did you mean {close[0]}?" if close else f"this grader's are {', '.join(sorted(one.gives))}"
+            yield Problem(("rubric",), f"needs the signal {name}, which {answers} will have", mend)
     if opened.lacks and rubric.fit is None:
         rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"
         yield Problem(
@@ -71,23 +72,26 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
 
 def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
     """Caps reserve what it may cost to have an answer graded with the answer."""
-    if not isinstance(grader, AskedGrader):
-        return
-    for cap, limit, key in (
+    needs = (
         ("usd", budget.usd, "price"),
         ("usd", budget.usd, "sampling.max_tokens"),
         ("tokens", budget.tokens, "sampling.max_tokens"),
         ("gpu_hours", budget.gpu_hours, "gpus"),
-    ):
-        for number, seat in enumerate(grader.seats if limit is not None else ()):
-            if attrgetter(key)(seat) is None:
-                rule = f"needs {key} of the {grader.kind}, to reserve what a verdict may cost"
-                at = f"grader.panel.{number - 1}.{key}" if number else f"grader.{key}"
-                yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
+    )
+    for benchmark, one in asked_graders(grader).items():
+        of = f" of {benchmark}" if benchmark else ""
+        for cap, key in ((cap, key) for cap, limit, key in needs if limit is not None):
+            for number, seat in enumerate(one.seats):
+                if attrgetter(key)(seat) is None:
+                    rule = f"needs {key} of the {one.kind}{of}, to reserve what a verdict may cost"
+                    at = f"grader.panel.{number - 1}.{key}" if number else f"grader.{key}"
+                    yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
 
 
 def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig) -> Iterator[Problem]:
     """Check that a judge has the answers that it compares with, and few enough sums of scores for categories."""
+    if isinstance(grader, ByBenchmark):
+        yield from _by_benchmark(lambda own, one: check_judge_inputs(one, rubric, own), questions, grader)
     if not isinstance(grader, Judge):
         return
     fields = (REFERENCE, *questions.fields.metadata)
@@ -100,6 +104,18 @@ def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: Q
         rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
         mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
         yield Problem(("grader", "scores"), rule, mend)
+
+
+def _by_benchmark(
+    check: Callable[[QuestionsConfig, GraderOptions], Iterator[Problem]],
+    questions: QuestionsConfig,
+    grader: ByBenchmark,
+) -> Iterator[Problem]:
+    """What is wrong with the grader and the questions of each benchmark."""
+    for name, own in questions.benchmarks.items():
+        for problem in check(own, grader.graders[name]) if name in grader.graders else ():
+            section, *keys = problem.path
+            yield problem._replace(path=(section, INNER[str(section)], name, *keys))
 
 
 def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
@@ -116,9 +132,7 @@ def check_prior_categories(prior_evidence: PriorEvidenceConfig | None, rubric: R
 def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
     """Check that a grader which compares with an answer key is told where it is."""
     if isinstance(grader, ByBenchmark):
-        for name, own in questions.benchmarks.items():
-            for problem in check_answer_keys_given(own, grader.graders[name]) if name in grader.graders else ():
-                yield problem._replace(path=("questions", "benchmarks", name, *problem.path[1:]))
+        yield from _by_benchmark(check_answer_keys_given, questions, grader)
         return
     kind = getattr(grader, "kind", None)
     alone = kind == "verifier" and getattr(grader, "beside", None) is None

@@ -240,11 +240,11 @@ def _take_out(document: Document, entry: dict[str, Any], path: KeyPath, section:
         return
     own = found[entry["name"]] = entry.pop(section)
     document.origins[(section, INNER[section], entry["name"])] = (*path, section)
-    kind = own.get("kind") if section == "grader" and isinstance(own, dict) else None
-    if kind in ("judge", "verifier"):
-        rule = "must read answers by itself where there are several benchmarks"
-        at, mend = (*path, "grader", "kind"), f"use a key or a function, or run what a {kind} grades by itself"
-        document.problems.append(Problem(at, rule, mend, got=str(kind), place=document.place(at)))
+    if section == "grader" and isinstance(own, dict) and (own.get("kind") == "verifier" or own.get("against")):
+        key = "against" if own.get("against") else "kind"
+        at, rule = (*path, "grader", key), "is for a single benchmark: no verifier, and no judge that compares answers"
+        mend = "use a key, a function, or a judge that gives verdicts or scores"
+        document.problems.append(Problem(at, rule, mend, got=str(own[key]), place=document.place(at)))
 
 
 def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) -> None:

@@ -49,7 +49,9 @@ def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> Favour
         return FavourChoice("answers", "questions that are drawn are asked block by block")
     own = [model.name for model in models if is_own_server(model)]
     if not own:
-        return FavourChoice("answers", "every model has a price, a key or headers: its answers are what you pay for")
+        by_inspect = any(model.inspect is not None for model in models)
+        known_by = "is one that Inspect asks at a provider" if by_inspect else "has a price, a key or headers"
+        return FavourChoice("answers", f"every model {known_by}: its answers are what you pay for")
     some = f"{own[0]} is" if len(own) == 1 else f"{own[0]} and {len(own) - 1} more are"
     whose = "all models are" if len(own) == len(models) else some
     return FavourChoice("time", f"{whose} on servers of your own (no price, no key), where time is what you pay for")

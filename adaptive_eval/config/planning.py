@@ -30,7 +30,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import asked_graders, questions_of
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
@@ -312,11 +312,11 @@ def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     if config.benchmark is not None:  # the tokens are those of the sample; another model may be dearer
         tokens = SAMPLE_MARGIN * max(model.sampling.max_tokens or 0 for model in config.models)
         return Cost(0, max((_dearest(price, tokens) for price in config.benchmark.prices.values()), default=0.0))
-    if not isinstance(config.grader, AskedGrader):
-        return NO_COST
     limits = [model.sampling.max_tokens for model in config.served]
     written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
-    return config.grader.worst_cost(questions, written)
+    asked = asked_graders(config.grader).items()
+    each = [NO_COST, *(one.worst_cost(questions_of(name, questions), written) for name, one in asked)]
+    return Cost(*(max(values) for values in zip(*each, strict=True)))
 
 
 def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:

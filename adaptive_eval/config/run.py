@@ -20,7 +20,7 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.graders.asked import AskedGrader, rubric_beside
+from adaptive_eval.graders.by_benchmark import asked_graders, rubric_beside
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -326,14 +326,14 @@ class RunConfig(Decisions):
 
     def stated(self) -> dict[str, object]:
         """The sections that decide, and `judged_by`, the kind of grader, where one may err in its own way."""
-        judged = {"judged_by": self.grader.kind} if isinstance(self.grader, AskedGrader) else {}
-        return super().stated() | judged
+        kinds = [one.kind for one in asked_graders(self.grader).values()]
+        return super().stated() | ({"judged_by": kinds[0]} if kinds else {})
 
     @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
-        graders = self.grader.seats if isinstance(self.grader, AskedGrader) else ()
-        servers = [*self.served, *(one.server for one in graders)]
+        graders = asked_graders(self.grader).values()
+        servers = [*self.served, *(seat.server for one in graders for seat in one.seats)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")

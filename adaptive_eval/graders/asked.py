@@ -134,12 +134,6 @@ def chats(server: EndpointConfig) -> EndpointConfig:
     return server
 
 
-def rubric_beside(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
-    """The rubric of a configuration: the one that it declares, else what follows from what the grader says."""
-    own = grader.own_rubric if isinstance(grader, AskedGrader) else None
-    return rubric if own is None or rubric != RubricConfig() else own
-
-
 def spent_in(signals: Mapping[str, SignalValue]) -> Cost | None:
     """The cost of one grade, by its `USED`; None if nobody was asked for it."""
     if USED[0] not in signals:

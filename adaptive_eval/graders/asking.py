@@ -73,6 +73,10 @@ class AskingPool:
         for endpoint in self._endpoints.values():
             await endpoint.close()
 
+    def asks(self, question: Question) -> bool:
+        """Its server is asked about every answer."""
+        return True
+
     def lost_with(self, answer: str, question: Question) -> Cost:
         """The most that the grade of this answer may cost."""
         worst = self._asked.worst_cost((question,), len(visible(answer).encode()))

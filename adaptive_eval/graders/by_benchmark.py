@@ -5,8 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
+from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
@@ -16,7 +19,7 @@ class ByBenchmark(GraderOptions):
     """Each answer is graded by the grader of the benchmark that its question is of."""
 
     kind: Literal["by_benchmark"] = "by_benchmark"
-    graders: Mapping[str, Annotated[ByKey | Python, Field(discriminator="kind")]] = Field(min_length=1)
+    graders: Mapping[str, Annotated[ByKey | Python | Judge, Field(discriminator="kind")]] = Field(min_length=1)
     """By the name of the benchmark."""
 
     @model_validator(mode="after")
@@ -67,3 +70,24 @@ class ByBenchmark(GraderOptions):
 
     def right_answers(self, question: Question) -> Sequence[str]:
         return self.of(question).right_answers(question)
+
+
+def graders_of(grader: GraderOptions) -> Mapping[str, GraderOptions]:
+    """Each grader by the name of its benchmark; a single one has none."""
+    return grader.graders if isinstance(grader, ByBenchmark) else {"": grader}
+
+
+def asked_graders(grader: GraderOptions) -> Mapping[str, AskedGrader]:
+    """Those of them that ask servers."""
+    return {name: one for name, one in graders_of(grader).items() if isinstance(one, AskedGrader)}
+
+
+def questions_of(benchmark: str, questions: Sequence[Question]) -> Sequence[Question]:
+    """The questions of a benchmark; all of them where it has no name."""
+    return [one for one in questions if benchmark_named(one.id) == benchmark] if benchmark else questions
+
+
+def rubric_beside(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
+    """The rubric of a configuration: the one that it declares, else what follows from what every grader says."""
+    own, *others = (one.own_rubric if isinstance(one, AskedGrader) else None for one in graders_of(grader).values())
+    return rubric if own is None or any(one != own for one in others) or rubric != RubricConfig() else own

@@ -6,7 +6,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from adaptive_eval.errors import ConfigError, GraderError
-from adaptive_eval.graders.by_benchmark import ByBenchmark
+from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import ByBenchmark, questions_of
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grader
@@ -54,8 +55,8 @@ class _Tried(NamedTuple):
 async def require_right_keys(grader: Grader, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
     """Grade the key of every question, as models would give it; raises `ConfigError` where one should be right."""
     if isinstance(grader, ByBenchmark):
-        of_each = [(one, [q for q in questions if grader.of(q) is one]) for one in grader.graders.values()]
-        found = [await require_right_keys(one, pool, own) for one, own in of_each]
+        keyed = {name: one for name, one in grader.graders.items() if not isinstance(one, AskedGrader)}
+        found = [await require_right_keys(one, pool, questions_of(name, questions)) for name, one in keyed.items()]
         unknown = "; ".join(dict.fromkeys(one.unknown for one in found if one.unknown is not None))
         return KeysFound(sum(one.right for one in found), unknown or None)
     tried: list[_Tried] = []

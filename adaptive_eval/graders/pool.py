@@ -300,6 +300,10 @@ class GradingPool:
         count = grader.workers or _default_workers()
         self._workers = Workers(grader, count, folder, keys, beside=grader.workers is None)
 
+    def asks(self, question: Question) -> bool:
+        """Nobody is asked."""
+        return False
+
     def lost_with(self, answer: str, question: Question) -> Cost:
         """Nothing is asked for a grade."""
         return NO_COST

@@ -28,10 +28,9 @@ from inspect_ai.solver import SolverSpec
 from inspect_ai.solver._task_state import sample_state
 
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
+from adaptive_eval.questions.benchmark import MODEL_OF_RUN
 
 Say = Callable[[Mapping[str, Any]], None]
-MODEL = "adaptive_eval_model"
-"""The key of a task's metadata that has the number of its model."""
 LONGEST = 1_000_000
 """Characters of an answer that are passed on; the log has all of it."""
 REQUEST_LIMIT = 2**20
@@ -193,7 +192,7 @@ class TrialHooks(Hooks):
 
     async def on_task_start(self, data: TaskStart) -> None:
         spec = data.spec
-        number = self._tasks[data.eval_id] = int((spec.metadata or {})[MODEL])
+        number = self._tasks[data.eval_id] = int((spec.metadata or {})[MODEL_OF_RUN])
         name = eval_log_name(task=spec.task, task_id=spec.task_id, created=spec.created, model=spec.model)
         SOURCES[number].log = f"{name}.eval"
 
@@ -252,7 +251,7 @@ def _prepared_task(setup: Setup, number: int, model: InspectModel) -> Task:
         other["solver"] = solver_from_spec(SolverSpec(solver=benchmark["solver"], args_passed=benchmark["solver_args"]))
     if model["token_limit"] is not None:
         other["token_limit"] = model["token_limit"]
-    metadata = {**(task.metadata or {}), MODEL: number, "model": model["name"]}
+    metadata = {**(task.metadata or {}), MODEL_OF_RUN: number, "model": model["name"]}
     return task_with(
         task, dataset=SOURCES[number], model=asked, epochs=Epochs(1), early_stopping=None, metadata=metadata, **other
     )

@@ -71,6 +71,16 @@ def sample_name(question: str, trial: int, attempt: int) -> str:
     return f"{question}#{trial}" + (f"~{attempt}" if attempt > 1 else "")
 
 
+def named_trial(sample: str) -> tuple[str, int] | None:
+    """Question and trial of a sample that has such an id."""
+    found = re.fullmatch(r"(.+)#(\d{1,9})(?:~\d+)?", sample, re.DOTALL)
+    return None if found is None else (found[1], int(found[2]))
+
+
+MODEL_OF_RUN = "adaptive_eval_model"
+"""The key in the metadata of Inspect's logs of a run that has the number of their model; `model` has its name."""
+
+
 class BenchmarkConfig(Section):
     """A task of Inspect: its samples are the questions, its solver asks the models and its scorer grades."""
 

@@ -21,7 +21,7 @@ from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
 from adaptive_eval.errors import StoreError
-from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import fatal_error_of
@@ -94,7 +94,7 @@ class StoredRun:
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan, outside_plan=self.removed_models.in_all)
         state = RunState(controller, setup.roster)
-        apply_stored(state, reader, self.events, judged=isinstance(setup.config.grader, AskedGrader))
+        apply_stored(state, reader, self.events, judged=bool(asked_graders(setup.config.grader)))
         for end in events_of_kind(events_since_start(self.events), RunFinished):
             names = set(end.waited_for or ()).intersection(setup.roster.models)
             controller.count_overrun(map(setup.roster.models.position_of, names))

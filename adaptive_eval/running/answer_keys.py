@@ -8,6 +8,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_graders
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import GradingPool
@@ -17,27 +18,37 @@ from adaptive_eval.graders.verifier import Verifier
 
 if TYPE_CHECKING:
     from adaptive_eval.graders.judging import JudgePool
+    from adaptive_eval.graders.several import BenchmarksPool
     from adaptive_eval.graders.verifying import VerifierPool
 
+    Pool = GradingPool | JudgePool | VerifierPool | BenchmarksPool
 
-def open_run_graders(prepared: PreparedRun) -> "GradingPool | JudgePool | VerifierPool":
+
+def open_run_graders(prepared: PreparedRun) -> "Pool":
     """Open the graders of a run, to be closed in the end."""
     return open_graders(prepared.config, prepared.rubric, worst_verdict(prepared.config, prepared.questions))
 
 
-def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "GradingPool | JudgePool | VerifierPool":
+def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "Pool":
     """Open the graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
-    if isinstance(config.grader, Judge):
-        from adaptive_eval.graders.judging import JudgePool  # loads what endpoints need, which `validate` does not
+    asked = asked_graders(config.grader)
+    if not asked:
+        return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)
+    from adaptive_eval.graders.judging import JudgePool  # load what endpoints need, which `validate` does not
+    from adaptive_eval.graders.several import BenchmarksPool
+    from adaptive_eval.graders.verifying import VerifierPool
 
-        keys = read_environment(config.folder)
-        return JudgePool(config.grader, rubric, folder=config.folder, keys=keys, lost=lost)
+    keys = read_environment(config.folder)
     if isinstance(config.grader, Verifier):
-        from adaptive_eval.graders.verifying import VerifierPool  # the same
-
-        keys = read_environment(config.folder)
         return VerifierPool(config.grader, rubric, folder=config.folder, keys=keys, lost=lost)
-    return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)
+    judges = {
+        name: JudgePool(one, rubric, folder=config.folder, keys=keys, lost=lost)
+        for name, one in asked.items()
+        if isinstance(one, Judge)
+    }
+    if not isinstance(config.grader, ByBenchmark):
+        return judges[""]
+    return BenchmarksPool(judges, GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys))
 
 
 async def check_keys(prepared: PreparedRun) -> KeysFound:
@@ -46,10 +57,10 @@ async def check_keys(prepared: PreparedRun) -> KeysFound:
     grader = config.grader
     if isinstance(grader, InspectScores):
         return KeysFound(0, "the scorer of the task grades", tried=False)
-    if isinstance(grader, AskedGrader):
-        if not isinstance(grader, Verifier) or grader.beside is None:
-            return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
+    if isinstance(grader, Verifier) and grader.beside is not None:
         grader = grader.beside
+    if isinstance(grader, AskedGrader):
+        return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
     pool = GradingPool(grader, prepared.rubric, folder=config.folder, keys=config.keys)
     try:
         return await require_right_keys(grader, pool, prepared.questions)

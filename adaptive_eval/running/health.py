@@ -14,6 +14,7 @@ from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.launch.host import Host, holder_of_place
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.running.serving import Serving, opened_endpoints
@@ -39,20 +40,22 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
 
 async def check_graders(config: RunConfig) -> dict[str, Health]:
     """The health of the servers that are asked for grades: a judge's, those of everyone on a panel, a verifier's."""
-    grader = config.grader
-    if not isinstance(grader, AskedGrader):
-        return {}
-    keys, seats = read_environment(config.folder), grader.seats
+    keys = read_environment(config.folder)
+    seats: dict[str, AskedGrader] = {}
+    for benchmark, one in asked_graders(config.grader).items():
+        whose = f"the {one.kind} of {benchmark}" if benchmark else f"the {one.kind}"
+        for place, seat in enumerate(one.seats, start=1):
+            seats[whose if len(one.seats) == 1 else f"{whose} {place}"] = seat
     endpoints = [
-        open_endpoint(seat.server, seat.sampling, seat.concurrency, keys=keys, folder=config.folder) for seat in seats
+        open_endpoint(seat.server, seat.sampling, seat.concurrency, keys=keys, folder=config.folder)
+        for seat in seats.values()
     ]
     try:
         found = await asyncio.gather(*(endpoint.check() for endpoint in endpoints))
     finally:
         for endpoint in endpoints:
             await endpoint.close()
-    numbers = [""] if len(seats) == 1 else [f" {place}" for place in range(1, len(seats) + 1)]
-    return {f"the {grader.kind}{number}": health for number, health in zip(numbers, found, strict=True)}
+    return dict(zip(seats, found, strict=True))
 
 
 async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Health] | None = None) -> dict[str, Health]:

@@ -27,7 +27,8 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
-from adaptive_eval.graders.asked import AskedGrader, spent_in
+from adaptive_eval.graders.asked import spent_in
+from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.record.history import stored_plan
@@ -246,9 +247,9 @@ def _fitted(
 
 def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
     """A stored configuration to grade by; raises `ConfigError` if it names code or a server. Its folder is left out."""
-    if isinstance(config.grader, AskedGrader):
+    for asked in asked_graders(config.grader).values():
         raise ConfigError(
-            f"the run in {directory} is graded by a {config.grader.kind} at an address that the run names, and nothing "
+            f"the run in {directory} is graded by a {asked.kind} at an address that the run names, and nothing "
             "is sent to one because of that; if it is yours: `adaptive-eval run` with your configuration judges what "
             "has no verdict, "
             f"and adaptive-eval regrade {directory} --config CONFIG judges everything anew"

@@ -45,7 +45,7 @@ class AnswerGrader:
         lane, question = self._lanes[request.model], self._questions[request.question]
         records = []
         for trial, answer in zip(request.trials, answers, strict=True):
-            if self.grading.lasting:
+            if self.grading.asks(question):
                 waiting = waiting_record(lane, question, trial, request.round, answer)
                 records.append(self.costs.with_reserve(waiting))
             else:

@@ -34,7 +34,7 @@ class Grading(Protocol):
     """Turns answers into categories; raises `GraderError` where it cannot."""
 
     lasting: bool
-    """A grade takes a request: the answer is stored before it is graded."""
+    """Some grades take requests."""
     lost: Cost
     """The most that the requests for the grade of any answer may cost."""
     rubric: Rubric
@@ -43,6 +43,10 @@ class Grading(Protocol):
     @property
     def notices(self) -> Sequence[Notice]:
         """Notices about the servers that are asked for grades, in the order of time."""
+        ...
+
+    def asks(self, question: Question) -> bool:
+        """Whether a grade of an answer to this question takes a request: the answer is stored before it is graded."""
         ...
 
     def lost_with(self, answer: str, question: Question) -> Cost:

@@ -88,6 +88,8 @@ def _judge_agreement(view: RunView, one: JudgeUse) -> str:
         return ""
     grader = view.configuration["grader"]
     assert isinstance(grader, dict)
+    if "graders" in grader:  # of several benchmarks, each with a panel of its own
+        return ""
     names = [str(seat["server"]["model"]) for seat in (grader, *grader["panel"])]
     each = zip(names, one.agreements, strict=False)
     told = (f"{markdown_cell(name)} {'no vote' if share is None else f'{share:.1%}'}" for name, share in each)

@@ -12,6 +12,8 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import gpu_share
 from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import asked_graders, questions_of
+from adaptive_eval.questions.types import Question
 from adaptive_eval.store import JudgeUse
 from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
 from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
@@ -28,22 +30,29 @@ class ExpectedGrade(NamedTuple):
 def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
     """The models, the opponent, and whoever is asked for grades."""
     opponent = () if config.opponent is None else (config.opponent,)
-    return (*config.models, *opponent, *(config.grader.seats if isinstance(config.grader, AskedGrader) else ()))
+    return (*config.models, *opponent, *(seat for one in asked_graders(config.grader).values() for seat in one.seats))
 
 
 def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
-    """Expected cost and time of a grade, empty if nobody is asked for it. `seen`: usage of grades in the pilot."""
-    grader = prepared.config.grader
-    if not isinstance(grader, AskedGrader):
-        return ExpectedGrade()
-    times, timed = _times(grader, seen)
-    if seen is not None:
-        cost = _cost_in_pilot(grader, seen)
-        told = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in the pilot"
-    else:
-        cost = _guessed_cost(prepared, grader, usage)
-        told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
-    return ExpectedGrade(cost, times, (told, timed))
+    """Expected cost and time of a grade, empty if nobody is asked for it. `seen`: usage of grades in the pilot.
+
+    Where only some benchmarks have a judge, its share of the questions is its share of the answers.
+    """
+    expected = ExpectedGrade()
+    for benchmark, grader in asked_graders(prepared.config.grader).items():
+        own = questions_of(benchmark, prepared.questions)
+        times, timed = _times(grader, seen)
+        if seen is not None:
+            cost = _cost_in_pilot(grader, seen)
+            told = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in the pilot"
+        else:
+            cost = _guessed_cost(own, grader, usage)
+            told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
+        share = len(own) / len(prepared.questions)
+        cost = Cost(round(share * cost.tokens), share * cost.usd, share * cost.gpu_seconds)
+        slowest = VerdictTimes(max(times.reply, expected.times.reply), max(share * times.each, expected.times.each))
+        expected = ExpectedGrade(expected.cost.plus(cost), slowest, (*expected.told, told, timed))
+    return expected
 
 
 def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, str]:
@@ -75,16 +84,16 @@ def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:
     return Cost(round(prompt + completion), usd, seen.gpu_seconds / seen.answers)
 
 
-def _guessed_cost(prepared: PreparedRun, grader: AskedGrader, usage: AnswerUsage) -> Cost:
+def _guessed_cost(questions: Sequence[Question], grader: AskedGrader, usage: AnswerUsage) -> Cost:
     """Each request has the question and the answer in it, and its reply a share of what it may have."""
     answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.longest)
-    if answers_of_model(grader) is not None and not any(question.others for question in prepared.questions):
+    if answers_of_model(grader) is not None and not any(question.others for question in questions):
         answer *= 2.0  # the opponent's, which is not there yet, is in it too
-    return reduce(Cost.plus, (_guessed_seat_cost(seat, prepared, answer) for seat in grader.seats))
+    return reduce(Cost.plus, (_guessed_seat_cost(seat, questions, answer) for seat in grader.seats))
 
 
-def _guessed_seat_cost(seat: AskedGrader, prepared: PreparedRun, answer: float) -> Cost:
-    prompt = _mean_request_bytes(seat, prepared) / BYTES_A_TOKEN + answer
+def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer: float) -> Cost:
+    prompt = _mean_request_bytes(seat, questions) / BYTES_A_TOKEN + answer
     completion = _guessed_reply_tokens(seat)
     seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
@@ -96,10 +105,10 @@ def _guessed_reply_tokens(seat: AskedGrader) -> float:
     return max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)
 
 
-def _mean_request_bytes(seat: AskedGrader, prepared: PreparedRun) -> float:
+def _mean_request_bytes(seat: AskedGrader, questions: Sequence[Question]) -> float:
     """Mean bytes of a request without an answer."""
     sent: Sequence[int] = [
         len(one.system.encode()) + len(one.user.encode())
-        for one in (seat.transcript(question, "") for question in prepared.questions)
+        for one in (seat.transcript(question, "") for question in questions)
     ]
     return float(np.mean(sent))

@@ -33,6 +33,8 @@ benchmarks:
 grader: math
 prompt: "Q: {prompt}"
 """
+JUDGE = "{kind: judge, server: {base_url: 'http://j/v1', model: j}}"
+SCORE = "{name: depth, levels: {low: 0, high: 1}}"
 GATED = TWO.replace("weight: 3", "gate: 5%") + "objective: {kind: baseline, baseline: a, gate: true}\n"
 
 
@@ -144,8 +146,20 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace("e.jsonl", "{path: e.jsonl, limit: 0}"), "line 2: benchmarks[0].questions.limit must"),
         (TWO.replace("grader: numeric", "grader: numerix"), "line 5: benchmarks[1].grader must be one of"),
         (
-            TWO.replace("grader: numeric", "grader: {kind: judge}"),
-            "benchmarks[1].grader.kind must read answers by itself where there are several benchmarks",
+            TWO.replace("grader: numeric", "grader: {kind: verifier}"),
+            "line 5: benchmarks[1].grader.kind is for a single benchmark: no verifier, and no judge that compares",
+        ),
+        (
+            TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, against: reference}}"),
+            "line 5: benchmarks[1].grader.against is for a single benchmark",
+        ),
+        (
+            TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, scores: [{SCORE}]}}"),
+            "rubric needs the signal is_correct, which no answer to hard will have",
+        ),
+        (
+            TWO.replace("grader: numeric", f"grader: {JUDGE}") + "budget: {usd: 5}\n",
+            "budget.usd needs price of the judge of hard, to reserve what a verdict may cost",
         ),
         (TWO.replace("grader: math\n", ""), "line 2: benchmarks[0].grader must be given"),
         (TWO.replace(", questions: e.jsonl", ""), "line 2: benchmarks[0].questions must be given"),

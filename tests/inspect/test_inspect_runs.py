@@ -20,8 +20,11 @@ from thoroughness import sizes
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
+from adaptive_eval.config.pace import FavourChoice
+from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.seeds import hashed_base, trial_seed
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import serving
@@ -94,6 +97,10 @@ def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: st
         assert log.is_file(), "the log of the sample"
     assert {record.answer.text[-1] for record in records} <= {"1", "2", "A", "B"}
     assert ("[image]" in next(iter(questions(site))).lower()) is (kind == "images")
+    logs, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
+    found = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
+    assert found.exit_code == 0, found.output
+    assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes
 
 
 def questions(site: Site) -> list[str]:
@@ -221,6 +228,27 @@ def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_of
         assert tokens == {"dear-p50": 1000, "p51": 10, "p52": 10}
     assert asked["uncapped"][0] == pytest.approx(1 / 3, abs=0.05)
     assert asked["capped"][0] < 0.2, asked
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_at_the_pace_that_auto_took_when_it_began(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier version took models that Inspect asks for servers of one's own."""
+
+    def favour() -> str:
+        with RunReader.intact(site.directory()) as reader:
+            return stored_config(reader.header()).trials.favour
+
+    trials = {"min": 2, "max": 8}
+    with monkeypatch.context() as earlier:
+        earlier.setattr("adaptive_eval.config.prepare.choose_favour", lambda *_: FavourChoice("time", "they are yours"))
+        run(site, write(site, "exactly", trials=trials, budget={"trials": 12}))
+    assert favour() == "time"
+    begun = len(stored(site))
+    ended = run(site, write(site, "exactly", trials=trials, budget={"trials": 40}))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert favour() == "time" and len(stored(site)) > begun
+    told = CliRunner().invoke(app, ["plan", str(write(site, "exactly", "fresh", trials=trials, budget={"trials": 12}))])
+    assert "every model is one that Inspect asks at a provider" in " ".join(told.output.split()), told.output
 
 
 def asked_of_servers(site: Site, name: str, least: int = 6) -> Path:

@@ -26,6 +26,7 @@ from adaptive_eval.exchange.samples import (
     whole_number,
 )
 from adaptive_eval.exchange.tables.reader import OWN, record_of_row
+from adaptive_eval.questions.benchmark import MODEL_OF_RUN, named_trial
 from adaptive_eval.questions.load import as_text
 
 Sample = Mapping[str, Any]
@@ -74,6 +75,10 @@ class SampleReader:
         self._task = as_text(spec.get("task"))
         self._own = "adaptive_eval" in mapping(spec.get("packages"))
         """`adaptive-eval export` has written it, which says of each sample all that it knew."""
+        of_run = mapping(spec.get("metadata"))
+        self._of_run = MODEL_OF_RUN in of_run
+        """A run has asked for its samples, whose ids name their trials."""
+        self._name = as_text(of_run.get("model")) if self._of_run else self._model
         plan = mapping(mapping(header).get("plan"))
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
         scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
@@ -102,11 +107,13 @@ class SampleReader:
         settings = self._settings if system is None else self._settings._replace(system=system)
         if self._own and (found := self._exported_record(told, score, value, answer, place)) is not None:
             return found._replace(task=self._task, asked=asked, settings=settings)
+        named = named_trial(as_text(told["id"])) if self._of_run else None
+        question, trial = (as_text(told["id"]), epoch - 1) if named is None else named
         return Record(
             place=place,
-            model=self._file.model or self._model,
-            question=as_text(told["id"]),
-            trial=epoch - 1,
+            model=self._file.model or self._name,
+            question=question,
+            trial=trial,
             task=self._task,
             asked=asked,
             settings=settings,

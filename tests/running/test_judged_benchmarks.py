@@ -1,0 +1,113 @@
+"""Runs of two benchmarks of which a judge grades one: by question, with kills, caps and a judge that is gone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gated import GatedServer
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.first_round import IN_PARTS
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results_file import read_results
+from adaptive_eval.simulate.answering import question_rows
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store.records import AWAITS_VERDICT
+
+PRICE = {"input": 3.0, "output": 4.0}
+
+
+@pytest.fixture(scope="module")
+def fair_url() -> Iterator[str]:
+    """A server of the small world, and of a judge that makes no mistakes."""
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
+        yield url
+
+
+def write(site: Site, url: str, name: str = "run", judge_url: str = "", **changes: object) -> Path:
+    """A configuration of two benchmarks, of which a judge grades `open`; without `judge_url` a key grades both."""
+    rows = list(question_rows(small_world()))
+    for benchmark, some in (("exact", rows[::2]), ("open", rows[1::2])):
+        (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    server = {"base_url": judge_url, "model": "judge"}
+    judge = {"grader": {"kind": "judge", "server": server, "price": PRICE, "longest": 1024}} if judge_url else {}
+    config = site.config(
+        benchmarks=[
+            {"name": "exact", "questions": "exact.jsonl"},
+            {"name": "open", "questions": "open.jsonl", **judge},
+        ],
+        models=[{"name": model, "base_url": url} for model in MODELS],
+        **{"trials": {"min": 2, "max": 6}} | changes,
+    )
+    del config["questions"]
+    (path := site.folder / f"{name}.yaml").write_text(json.dumps(config))
+    return path
+
+
+def test_answers_are_judged_or_read_as_their_benchmark_wants_it(site: Site, fair_url: str) -> None:
+    ended = site.run(write(site, fair_url, judge_url=fair_url))
+    assert ended.exit_code in ENDED, ended.output
+    keyed = write(site, fair_url, "keyed")
+    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    for trial in stored(site):
+        assert ("verdict" in trial.signals) == trial.question.startswith("open/")
+    results = read_results(site.directory())
+    assert results is not None and results.cost.grading is not None
+    judged = sum(sum(row.trials) for row in results.questions if row.id.startswith("open/"))
+    assert results.cost.grading.answers == judged > 0
+    assert "judged" in {one.kind for one in results.warnings}
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])
+    assert f"of these the grades of {judged} answers" in " ".join(report.stdout.split())
+    verified = CliRunner().invoke(app, ["verify", str(site.directory())])
+    assert verified.exit_code == 0, verified.output
+
+
+def waiting(site: Site) -> list[str]:
+    """The questions of the answers that wait for their verdicts."""
+    return [trial.question for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_as_one_that_never_was(site: Site, fair_url: str) -> None:
+    with serving(GatedServer(small_world(), 5, judge=SimulatedJudge())) as url:
+        process = site.start(write(site, fair_url, judge_url=url))
+        assert wait_for_trials(site.directory(), 1, process)
+        wait_until(lambda: bool(waiting(site)), process)
+        kill(process)
+    assert {question.partition("/")[0] for question in waiting(site)} == {"open"}
+    assert site.run(write(site, fair_url, judge_url=fair_url)).exit_code in ENDED
+    whole = write(site, fair_url, "whole", judge_url=fair_url)
+    assert site.run(whole, "--run-dir", str(site.directory("whole"))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+
+
+def test_caps_count_what_the_judge_reads_and_says(site: Site, fair_url: str) -> None:
+    capped = write(site, fair_url, judge_url=fair_url, budget={"tokens": 230_000}, sampling={"max_tokens": 400})
+    told = site.run(capped)
+    assert told.exit_code in ENDED, told.output
+    assert IN_PARTS not in told.output
+    results = read_results(site.directory())
+    assert results is not None and results.cost.grading is not None
+    assert 0 < results.cost.grading.tokens < results.cost.tokens <= 230_000
+
+
+def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Site, fair_url: str) -> None:
+    gone = site.run(write(site, fair_url, judge_url="http://127.0.0.1:9/v1"))
+    assert gone.exit_code not in ENDED
+    graded = {trial.question.partition("/")[0]: trial.category is not None for trial in stored(site)}
+    assert graded == {"exact": True, "open": False}
+    assert site.run(write(site, fair_url, judge_url=fair_url)).exit_code in {ExitCode.REACHED, ExitCode.SPENT}
+    assert all(trial.category is not None for trial in stored(site))
+
+
+def test_check_names_the_judge_of_each_benchmark_and_plan_what_it_costs(site: Site, fair_url: str) -> None:
+    config = write(site, fair_url, judge_url=fair_url)
+    checked = CliRunner().invoke(app, ["check", str(config)])
+    assert checked.exit_code == 0 and "the judge of open" in checked.stdout, checked.output
+    planned = CliRunner().invoke(app, ["plan", str(config)])
+    assert planned.exit_code == 0 and "tokens of the judge" in planned.stdout, planned.output
