@@ -5,9 +5,11 @@ this order, (due, round, model), whatever comes first: so decisions depend on wh
 
 Where rounds are of one size, every batch of a round is due one tick after the round before: all models go in step.
 Where rounds are as large as the need, a batch is due as many ticks after those that its model was asked for before as
-it has trials a question; where servers are held, ticks are longer for models whose answers take longer. Then no model
-waits for another one's round, only for what the clock puts before its own. Where rounds take as long whatever their
-size, as at batch services, each takes one tick. A clock that is wrong makes someone wait, and changes no decision.
+it has trials a question; where servers are held, ticks are longer for models whose answers take longer, as their square
+root: of two models of which one takes t times as long, the other gets sqrt(t) times as many trials, which tells the two
+apart in the least time of both servers. Then no model waits for another one's round, only for what the clock puts
+before its own. Where rounds take as long whatever their size, as at batch services, each takes one tick. A clock that
+is wrong makes someone wait, and changes no decision.
 """
 
 import math
@@ -32,12 +34,14 @@ SHORTEST = 1.0
 """Answers that take less than a second count as taking one: nobody waits long for those."""
 
 
-def at_least(batch: Batch) -> float:
-    """Seconds that an answer of this batch takes, as a power of two; a lower bound while some are missing.
+def on_clock(batch: Batch) -> float:
+    """What a trial of this batch takes on the logical clock; a lower bound while some are missing.
 
-    Nothing finer, so that the clock is the same where the same answers took about as long.
+    The square root of an answer's seconds, as one of 1, 1.5, 2, 3, 4, 6, ...: nothing finer, so that the clock is the
+    same where the same answers took about as long.
     """
-    return 2.0 ** round(math.log2(max(batch.seconds, SHORTEST)))
+    halves = round(math.log2(max(batch.seconds, SHORTEST)))
+    return (1.0, 1.5)[halves % 2] * 2.0 ** (halves // 2)
 
 
 class BatchesInFlight:
@@ -53,7 +57,7 @@ class BatchesInFlight:
         """The batches in flight by model."""
         self._parked: list[list[Batch]] = [[] for _ in range(bench.models)]
         """Batches of models that no open comparison wants now, in their order."""
-        self.seconds: FloatArray = np.ones(bench.models)
+        self.takes: FloatArray = np.ones(bench.models)
         """(L,): what a trial of each model takes on the logical clock."""
         self.until = np.zeros(bench.models)
         """When the latest batch of each model is due."""
@@ -82,7 +86,7 @@ class BatchesInFlight:
         self._not_asked.append(one)
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0
         for batch in one.batches.values():
-            took = 1.0 if even else self._sets(batch) * float(self.seconds[batch.model])
+            took = 1.0 if even else self._sets(batch) * float(self.takes[batch.model])
             batch.due = tick if in_step else max(self.now, float(self.until[batch.model])) + took
             self._fly(batch)
         return self._known_parts(one.batches.values())
@@ -105,7 +109,7 @@ class BatchesInFlight:
             elif wanted[model] and self._parked[model]:
                 parked, self._parked[model] = self._parked[model], []
                 for batch in parked:
-                    took = self._sets(batch) * float(self.seconds[model])
+                    took = self._sets(batch) * float(self.takes[model])
                     batch.due = max(self.now, float(self.until[model])) + took
                     self._fly(batch)
 
@@ -129,11 +133,11 @@ class BatchesInFlight:
     def start_clock(self, opening: Batch) -> None:
         """Set a model's clock by what the answers of its first round took, once that is complete."""
         model, own = opening.model, self._own[opening.model]
-        self.seconds[model] = at_least(opening)
-        until = self._sets(opening) * self.seconds[model]
+        self.takes[model] = on_clock(opening)
+        until = self._sets(opening) * self.takes[model]
         for batch in own:
             if batch is not opening:
-                until = batch.due = until + self._sets(batch) * self.seconds[model]
+                until = batch.due = until + self._sets(batch) * self.takes[model]
         self.until[model] = until
         self._batches.sort(key=_order)
 

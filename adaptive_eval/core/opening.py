@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray, at_least
+from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray, on_clock
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.settings import Pace
 
@@ -41,7 +41,7 @@ class Opening:
             return
         questions = flight.issued.shape[1]
         self._hear(batches, heard)
-        last = max((one.size / questions * at_least(one) for one in self._slowest.values()), default=0.0)
+        last = max((one.size / questions * on_clock(one) for one in self._slowest.values()), default=0.0)
         for batch in complete:
             if batch.model not in self._clocks_set:
                 self._clocks_set.add(batch.model)

@@ -69,9 +69,9 @@ async def test_where_servers_are_held_nobody_waits_for_the_slowest_first_round(t
     """What the core issues before its first look is asked for at once."""
     bed = Bed(tmp_path, plan(pace=Pace(lookahead=1, held=True)), slots=1)
     last_answer = asyncio.Event()
-    for name, seconds in (("ada", 1.0), ("bob", 4.0)):
+    for name, seconds in (("ada", 1.0), ("bob", 16.0)):
         bed.endpoints[name] = FakeEndpoint(name, SKILLS[name], seconds=seconds)
-    slowest = bed.endpoints["cyd"] = WithheldEndpoint("cyd", SKILLS["cyd"], seconds=16.0, released=last_answer)
+    slowest = bed.endpoints["cyd"] = WithheldEndpoint("cyd", SKILLS["cyd"], seconds=256.0, released=last_answer)
     run = asyncio.create_task(bed.start())
     await until(lambda: len(bed.endpoints["ada"].samples) == TRIALS.max * len(QUESTIONS))
     assert not bed.controller.looks
