@@ -30,7 +30,8 @@ class QuestionRow:
 
     id: str
     trials: tuple[int, ...]
-    """All that are graded, those of the round in flight too."""
+    """Graded trials of complete and incomplete rounds. Others wait for a round that asks for them: they were asked for
+    under earlier settings or grades, or without a model that has come back."""
     mean: tuple[float, ...]
     lo: tuple[float, ...]
     hi: tuple[float, ...]

@@ -94,10 +94,11 @@ class Books:
         for trial, row in self.rows.items():
             assert row.category in (None, int(row.text == "right")), trial
 
-    def check_results(self, fate: Fate, asks_ahead: bool) -> None:
+    def check_results(self, fate: Fate, steady: bool) -> None:
         """The results file, where a start was not killed: counts, scores and costs are those of the raw rows.
 
-        What was asked ahead and never wanted is in the costs, and need not be in the counts.
+        Counts are of the first trials of a question, as far as rounds go; in a `steady` run, whose looks nothing has
+        changed, of all.
         """
         path = self.directory / "results.json"
         if fate is Fate.KILL or not path.exists():
@@ -118,15 +119,23 @@ class Books:
             for question in found["questions"]:
                 counts = question["counts"][place]
                 stored = Counter(row.category for trial, row in mine.items() if trial[1] == question["id"])
-                assert counts[0] <= stored[0] and counts[1] <= stored[1], (model["name"], question["id"], counts)
-                if model["set_aside"] is None and not asks_ahead:  # what comes later is not counted, either
-                    assert counts == [stored[0], stored[1]], (model["name"], question["id"], counts, stored)
+                said = (model["name"], question["id"], counts, stored)
+                assert counts[0] <= stored[0] and counts[1] <= stored[1], said
+                if model["set_aside"] is None:  # else what comes later is not counted
+                    firsts = [] if steady else self._beginnings(mine, question)
+                    assert counts == [stored[0], stored[1]] or counts in firsts, said
                 waiting += question["not_judged"][place]
                 means.append(counts[1] / sum(counts) if sum(counts) else 0.0)
             if model["score"] is not None and not model["prior_depth"] and not waiting:
                 assert abs(model["score"] - sum(means) / len(means)) < 1e-9
-        ranks = [(model["rank"], -model["score"]) for model in found["models"] if model["score"] is not None]
+        ranks = [(model["rank"], -round(model["score"], 9)) for model in found["models"] if model["score"] is not None]
         assert ranks == sorted(ranks)
+
+    def _beginnings(self, rows: Mapping[Trial, Row], question: Mapping[str, Any]) -> list[list[int]]:
+        """The counts of the first trials of a question, of so many as one likes."""
+        some = sorted((number, row.category) for (_, key, number), row in rows.items() if key == question["id"])
+        firsts = (Counter(category for _, category in some[:end]) for end in range(len(some) + 1))
+        return [[first[0], first[1]] for first in firsts]
 
     def costs(self) -> Counter[str]:
         """Tokens of each model, from the rows."""
@@ -166,7 +175,7 @@ class Books:
         names = [name for name in look["models"] if any(trial[0] == name for trial in self.rows)]
         order = [name for name in look["order"] if name in names]
         scores = dict(zip(look["models"], look["scores"], strict=True))
-        assert sorted(order, key=lambda name: -scores[name]) == order
+        assert sorted(order, key=lambda name: -round(scores[name], 9)) == order
         for name, trials in zip(look["models"], look["trials"], strict=True):
             mine = {trial: row for trial, row in self.rows.items() if trial[0] == name}
             if mine and len(mine) == trials:  # the look has all of them

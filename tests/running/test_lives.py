@@ -87,6 +87,8 @@ class Lives(RuleBasedStateMachine):
         self.models = list(SKILLS)
         self.extended = False
         self.moves = 0
+        self.steady = not broken
+        """Nothing that looks depend on has changed since it began."""
         self.sound = True
         self.world = World(broken=broken)
         self.directory = self.folder / "run"
@@ -104,7 +106,8 @@ class Lives(RuleBasedStateMachine):
         before = len(self.books.rows)
         self.world.run(self.config(), self.directory, Start(fate, at, failing))
         self.books.check(self.world, fate, self.models)
-        self.books.check_results(fate, self.settings["trials"]["favour"] == "time")
+        self.steady = self.steady and not self.world.aside
+        self.books.check_results(fate, self.steady)
         self.within_budget(before)
         self.sound = True
 
@@ -120,7 +123,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(question=st.sampled_from(QUESTIONS))
     def break_the_grader(self, question: str) -> None:
-        self.world.broken = {question}
+        self.world.broken, self.steady = {question}, False
 
     @precondition(lambda self: (self.directory / "run.sqlite").exists())
     @rule(killed=st.booleans(), at=st.integers(1, 6))
@@ -148,7 +151,7 @@ class Lives(RuleBasedStateMachine):
         export(ExportRequest(self.directory, "jsonl", log, texts=True))
         self.books.check_export(log)
         self.models, lines = list(SKILLS), log.read_text().splitlines()
-        files = [self.folder / f"part_{self.moves}_{part}.jsonl" for part in range(parts)]
+        files = [self.folder / f"part_{self.moves}_{part}.jsonl" for part in range(min(parts, len(lines)))]
         for part, file in enumerate(files):
             file.write_text("\n".join(lines[part::parts]))
         request = ImportRequest(list(map(str, files)), there, self.config())
@@ -157,7 +160,7 @@ class Lives(RuleBasedStateMachine):
             self.directory = there
             self.extended = False  # its looks are those of a run that has had this configuration all along
             self.books.move(there)
-            self.books.check_results(Fate.NOTHING, self.settings["trials"]["favour"] == "time")
+            self.books.check_results(Fate.NOTHING, self.steady)
         else:
             assert not there.exists()
         assert len(self.world.log) == before, "an import asks for nothing"
@@ -167,15 +170,17 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def double_the_horizon(self) -> None:
         self.settings["trials"]["max"] *= 2
-        self.extended = True
+        self.extended, self.steady = True, False
 
     @precondition(lambda self: "budget" in self.settings)
     @rule(by=st.integers(1, 60))
     def raise_the_budget(self, by: int) -> None:
+        self.steady = False
         self.settings["budget"] = {"trials": self.settings["budget"]["trials"] + by}
 
     @rule(model=st.sampled_from(sorted(SKILLS)))
     def leave_or_come_back(self, model: str) -> None:
+        self.steady = False
         if model not in self.models:
             self.models.append(model)
         elif len(self.models) > 2:
