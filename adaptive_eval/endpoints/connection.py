@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
         return self._waiter
 
     def _wake(self, error: Exception | None = None) -> None:
-        self._error = error
+        self._error = self._error or error  # what comes after a fault means nothing
         if self._waiter is None or self._waiter.done():
             return
         if error is None:

@@ -251,6 +251,29 @@ async def test_a_packed_body_is_unpacked_up_to_its_bound(coding: str, at_once: b
             await client.get(server.base_url)
 
 
+async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> None:
+    """Whoever reads it may come to it later than the bytes do."""
+    sent = asyncio.Event()
+
+    async def in_parts(asked: Asked) -> None:
+        await asked.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for part in (b"400\r\n" + b"word " * 40, b"word " * 40):
+            await asyncio.sleep(0.01)
+            await asked.send(part)
+        await asyncio.sleep(0.01)
+        sent.set()
+
+    async with (
+        raw_server(in_parts) as server,
+        over_slots(max_body=1000) as client,
+        client.stream("GET", server.base_url) as response,
+        asyncio.timeout(60),
+    ):
+        await sent.wait()
+        with pytest.raises(httpx2.RemoteProtocolError, match="longer than anything"):
+            await response.aread()
+
+
 async def test_a_bomb_is_not_unpacked() -> None:
     bomb = gzip.compress(bytes(200 * 2**20), 1)
 
