@@ -296,6 +296,11 @@ def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
     return _config_at_pace(config, choice.favour), choice.why
 
 
+def keep_pace(config: RunConfig, stored: RunConfig) -> RunConfig:
+    """Keep the pace of a stored run where `trials.favour: auto` leaves it open."""
+    return config if config.trials.favour != "auto" else _config_at_pace(config, stored.trials.favour)
+
+
 def _config_at_pace(config: RunConfig, favour: Favour) -> RunConfig:
     return config.model_copy(update={"trials": config.trials.model_copy(update={"favour": favour})})
 

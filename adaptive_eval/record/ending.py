@@ -148,6 +148,15 @@ class Ending:
         looked = self.results is not None
         return STOPPED if self.reason is None else why_finished(self.reason, self.trials > 0, looked, self.fixed)
 
+    @property
+    def next_step(self) -> str:
+        """What to do next, in a sentence."""
+        if self.fatal_error is not None:
+            return "Next: mend that; the same command goes on."
+        if self.reason is Reason.SETTLED and gate_outcome(self.gate) == UNDECIDED:
+            return "Next: begin anew, since no further trial changes a call."
+        return NEXT_STEPS[self.reason]
+
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
@@ -221,6 +230,16 @@ SENTENCES = {
         "stored, and kept out of the scores."
     ),
     Reason.BLOCKED: "Finished: what is not decided needs a model that was set aside.",
+}
+LARGER_BUDGET = "Next: with a larger budget the same command goes on."
+NEXT_STEPS = {
+    None: "Next: the same command goes on.",
+    Reason.SETTLED: "Next: check the grader on some answers (adaptive-eval label RUN).",
+    Reason.OUT_OF_REACH: "Next: a larger trials.max may decide more.",
+    Reason.BUDGET: LARGER_BUDGET,
+    Reason.WALL_TIME: LARGER_BUDGET,
+    Reason.GPU_TIME: LARGER_BUDGET,
+    Reason.BLOCKED: "Next: see to what is missing; the same command goes on.",
 }
 EXIT_CODES = {
     Reason.SETTLED: ExitCode.REACHED,

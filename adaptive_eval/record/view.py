@@ -170,6 +170,8 @@ class RunView:
     """The error that ended the run, if one did."""
     ended: str | None = None
     """The end of the run in a sentence; None while it goes on."""
+    next_step: str | None = None
+    """What to do next; None while it goes on."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
     sites: tuple[SiteView, ...] = ()
@@ -284,6 +286,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         elapsed=sums.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,
+        next_step=None if running else ending.next_step,
         thresholds=_thresholds_sentence(config.rubric, events),
         by_trial=() if results is None else compared_by_trial(results.pairs),
     )

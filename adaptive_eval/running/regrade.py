@@ -16,6 +16,7 @@ from adaptive_eval.config.other_answers import questions_of, with_others
 from adaptive_eval.config.planning import budget_of, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
+    keep_pace,
     others_in,
     prepare,
     roster_of,
@@ -100,7 +101,7 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
                 stored_questions(stored),
             )
         else:
-            settings = config = with_opponent_apart(config)
+            settings = config = keep_pace(with_opponent_apart(config), stored_config(stored))
             questions = questions_of(config)
             if config.opponent is not None:
                 questions = with_others(questions, others_in(stored))

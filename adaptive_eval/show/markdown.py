@@ -89,7 +89,15 @@ def summary(view: RunView) -> str:
     told = (
         [] if results.gate else [finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
-    return "\n".join([safe_line(view.name), "", *told, *findings(results, view.elapsed, None)]) + "\n"
+    lines = [safe_line(view.name), "", *told, *findings(results, view.elapsed, None), *_onwards(view)]
+    return "\n".join(lines) + "\n"
+
+
+def _onwards(view: RunView) -> Iterator[str]:
+    """What to do next, and where the answers are."""
+    if view.next_step is not None:
+        yield view.next_step
+    yield "Answers: adaptive-eval monitor RUN --web shows them (RUN is the directory of the run)."
 
 
 def pull_request(view: RunView) -> str:
@@ -132,6 +140,7 @@ def _findings(view: RunView) -> Iterator[str]:
     yield _headline(results)
     if (promised := promise_in_short(results.decisions)) is not None:
         yield f"Promise: {promised}."
+    yield "  \n".join(_onwards(view))
     yield from _warnings(results)
     yield "## Cost"
     yield cost_section(view, results)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.store import RunReader, TrialsRegraded
+from adaptive_eval.store import RunReader, SettingsChanged, TrialsRegraded, events_of_kind
 
 FRAGILE = """
 from pathlib import Path
@@ -75,9 +75,10 @@ def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragil
 
 
 def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Site) -> None:
-    site.run(site.write(trials={"min": 2, "max": 2}))
+    trials = {"min": 2, "max": 2, "favour": "auto"}
+    site.run(site.write(trials=trials))
     before = Found.of(site.directory())
-    contains = site.write(trials={"min": 2, "max": 2}, grader="contains")
+    contains = site.write(trials=trials, grader="contains")
     assert "adaptive-eval regrade RUN --config CONFIG" in site.run(contains).stderr
     done = regrade(site.directory(), "--config", contains)
     assert done.exit_code == ExitCode.REACHED, done.stderr
@@ -87,7 +88,10 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     resumed = site.run(contains)
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr
     assert Found.of(site.directory()).outcomes.keys() == before.outcomes.keys()
-    assert site.run(site.write(trials={"min": 2, "max": 2})).exit_code == ExitCode.CONFIGURATION
+    with closing(RunReader.open(site.directory())) as reader:
+        changes = [change.path for one in events_of_kind(reader.events(), SettingsChanged) for change in one.changes]
+    assert changes and all(path.startswith("grader") for path in changes), "what nobody has changed is told as changed"
+    assert site.run(site.write(trials=trials)).exit_code == ExitCode.CONFIGURATION
 
 
 def test_a_mended_answer_key_grades_every_answer(site: Site) -> None:

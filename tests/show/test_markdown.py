@@ -69,6 +69,14 @@ def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
     assert all(sentence in text for sentence in equal_sentences(results))
 
 
+def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(view: RunView) -> None:
+    assert view.next_step is not None
+    top, _, _ = markdown(view).partition("## Cost")
+    for text in (top, summary(view)):
+        assert view.next_step in text and "adaptive-eval monitor RUN --web" in text
+    assert "Next:" not in markdown(replace(view, ended=None, next_step=None)), "it goes on"
+
+
 def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunView, run: Path) -> None:
     """The same whenever they are worked out: when the run ends, and when its results are made anew."""
     text, results = markdown(view), view.results

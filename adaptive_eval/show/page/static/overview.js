@@ -33,14 +33,6 @@ export function statusOf(view, live) {
   return live ? "running" : "not judged yet";
 }
 
-/** What would decide more, by why the run has ended. @type {Record<string, string>} */
-const NEXT = {
-  out_of_reach: "A larger trials.max may decide more.",
-  budget: "With a larger budget the same command goes on.",
-  wall_time: "With a larger budget the same command goes on.",
-  gpu_time: "With a larger budget the same command goes on.",
-};
-
 /** What was found, in a sentence, and how the run stands. @param {State} state */
 export function headline({ view, live }) {
   if (!view.results) {
@@ -58,7 +50,7 @@ export function headline({ view, live }) {
     " ",
     // the end of a gate is what it has found
     outcome && view.error === null && why.startsWith(outcome) ? null : h("span", { class: "quiet" }, why),
-    NEXT[run.reason ?? ""] ? [" ", h("span", { class: "quiet" }, NEXT[run.reason ?? ""])] : null,
+    view.next_step === null ? null : [" ", h("span", { class: "quiet" }, view.next_step)],
   ];
 }
 

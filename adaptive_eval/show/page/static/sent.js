@@ -24,6 +24,7 @@
  * @property {number} elapsed
  * @property {string | null} error
  * @property {string | null} ended
+ * @property {string | null} next_step
  * @property {string | null} thresholds
  * @property {BatchRow[]} batches
  * @property {SiteView[]} sites
