@@ -126,7 +126,10 @@ class Alarms:
                 yield AlarmRaised(name, AnswerFault.REPEATED, repeats_sentence(found, names), shown)
 
     def _reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
-        lines = [f"  {event.model}: {event.words}" for event in raised]
+        alike: dict[str, list[AlarmRaised]] = {}
+        for event in raised:
+            alike.setdefault(event.text, []).append(event)
+        lines = [f"  {', '.join(one.model for one in group)}: {group[0].words}" for group in alike.values()]
         whom = "every model" if everyone else "a model"
         return "\n".join(
             [
