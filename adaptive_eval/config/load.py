@@ -73,7 +73,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
     if holds_secret(_key(path)) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
-    if "command" in path and {"launch", "notify", "on_done"} & set(path) and (given := secret_given(str(value))):
+    if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
     if path[0] == "notify" and path[-1] == "webhook" and path_looks_secret(str(value)):
         return "holds what looks like a key, which would be stored"

@@ -23,7 +23,6 @@ MOVED: Mapping[KeyPath, KeyPath] = {
     ("stop_on_alarm",): ("stopping", "on_alarm"),
     ("pool",): ("servers", "pool"),
     ("sites",): ("servers", "sites"),
-    ("on_settled",): ("servers", "on_done"),
     ("tracking", "wandb"): ("report", "wandb"),
     ("tracking", "mlflow"): ("report", "mlflow"),
 }
@@ -41,10 +40,13 @@ PRESET: Mapping[KeyPath, object] = {
     ("trials", "favour"): "answers",
 }
 """What `preset: published` stood for."""
+DONE_IS_TOLD = "`notify` with `on: [done]` runs a command when a model is done"
 LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("labels",): LABELS_BY_HAND,
     ("report", "labels"): LABELS_BY_HAND,
+    ("on_settled",): DONE_IS_TOLD,
+    ("servers", "on_done"): DONE_IS_TOLD,
     ("trials", "hour_is_worth"): "auto goes by what you pay for",
     ("stopping", "futility"): "every rule gives up what would hardly be settled",
     ("allocation", "growth"): "a round has one trial a question",

@@ -122,22 +122,11 @@ def _require_messages(model: Mapping[str, Any]) -> None:
         raise refuse("of the kind anthropic needs sampling.max_tokens", "say how long an answer may be")
 
 
-class DoneCommand(Section):
-    """A command that is run when a model is done whose servers the run has not started, so that they can be stopped."""
-
-    command: tuple[Annotated[str, StringConstraints(max_length=2000)], ...] = Field(min_length=1)
-    """A program with its arguments, run without a shell in the folder of the configuration and without any key; {model}
-    in an argument, and the variable ADAPTIVE_EVAL_MODEL, is the model's name. Once a model."""
-    timeout: Seconds = Field(60.0, gt=0)
-    """How long it may take; then it is killed."""
-
-
 class ServersConfig(Section):
-    """Where the run serves models that it starts itself, and what happens to servers that are needed no more."""
+    """Where the run serves models that it starts itself."""
 
     pool: PoolConfig | None = None
     sites: SitesConfig = SitesConfig()
-    on_done: DoneCommand | None = None
 
 
 def recorded_models(models: Iterable[ModelConfig]) -> frozenset[int]:
@@ -264,7 +253,7 @@ class PriorEvidenceConfig(Section):
 
 
 class NotifyConfig(Section):
-    """Who is told when a run ends, stalls or raises an alarm, and how: the same JSON by each way that is given."""
+    """Who is told of what happens to a run, and how: the same JSON by each way that is given."""
 
     command: tuple[str, ...] | None = Field(None, min_length=1)
     """A program with its arguments, run in the folder of the configuration without any key; the JSON is its input."""
@@ -272,9 +261,10 @@ class NotifyConfig(Section):
     """A URL that the JSON is posted to; no redirect is followed."""
     webhook_env: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """The environment variable that holds the URL, where it is a secret."""
-    on: tuple[Literal["end", "stall", "alarm"], ...] = Field(("end", "stall", "alarm"), min_length=1)
+    on: tuple[Literal["end", "stall", "alarm", "done"], ...] = Field(("end", "stall", "alarm"), min_length=1)
     """end: the run is finished or stopped; stall: no answer has come for a while; alarm: all answers of a model are
-    wrong, empty or alike, it was set aside, or its servers do what they should not."""
+    wrong, empty or alike, it was set aside, or its servers do what they should not; done: nothing more is asked of a
+    model whose server the run has not started, which can be stopped."""
     stalled_after: Seconds = Field(1800.0, gt=0)
     """How long nothing comes before that is a stall."""
 

@@ -65,7 +65,6 @@ def first_part_changes(config: RunConfig, suffix: str, trials: int, budget: Budg
         "report": ReportConfig(),
         "store": StoreConfig(folder=config.store.folder),
         "notify": None,
-        "servers": config.servers.model_copy(update={"on_done": None}),
     }
 
 

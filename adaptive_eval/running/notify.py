@@ -1,4 +1,4 @@
-"""Telling somebody that a run has ended, stalls, or has raised an alarm: by a command, or by a POST to a webhook.
+"""Telling somebody of what has happened to a run: by a command, or by a POST to a webhook.
 
 Both get the same small JSON, the command on standard input. They are sent by a thread of their own, one after another,
 so that the run never waits for them but a little while at its end; and one that fails is a warning, nothing else.
@@ -23,10 +23,19 @@ from adaptive_eval.errors import AdaptiveEvalError, ConfigError, first_line
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
-from adaptive_eval.store import AlarmRaised, Event, ModelSetAside, OnlyFailures, ServerDied, ServersNoticed, SiteLost
+from adaptive_eval.store import (
+    AlarmRaised,
+    Event,
+    ModelSetAside,
+    ModelSettled,
+    OnlyFailures,
+    ServerDied,
+    ServersNoticed,
+    SiteLost,
+)
 
 Body = Mapping[str, object]
-When = Literal["end", "stall", "alarm"]
+When = Literal["end", "stall", "alarm", "done"]
 
 WEBHOOK_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
@@ -144,6 +153,9 @@ class Notifier(IdleWatcher):
         if told is not None and "alarm" in self._on and (key := (event.kind, told[0])) not in self._raised:
             self._raised.add(key)  # once a model: a server that dies again and again would fill a mailbox
             self._tell("alarm", "running", f"{told[0]}: {told[1]}", self._take())
+        if isinstance(event, ModelSettled) and not event.launched:
+            reason = f"{event.model} is done: its server can be stopped"
+            self._tell("done", "running", reason, self._take(), event.model)
 
     def closed(self) -> None:
         if self._timer is not None:
@@ -178,7 +190,7 @@ class Notifier(IdleWatcher):
             self._tell("stall", "running", f"no answer has come for {now - self._since:.0f} s", status)
         self._later()
 
-    def _tell(self, event: When, status: str, reason: str, seen: Status | None) -> None:
+    def _tell(self, event: When, status: str, reason: str, seen: Status | None, model: str | None = None) -> None:
         if event not in self._on:
             return
         leaders = [] if seen is None else [one.row for one in seen.standings if one.row.tier == 1]
@@ -188,6 +200,7 @@ class Notifier(IdleWatcher):
             {
                 "name": self._name,
                 "event": event,
+                **({} if model is None else {"model": model}),
                 "status": status,
                 "reason": reason,
                 "leaders": [{"name": one.name, "score": one.score, "lo": one.lo, "hi": one.hi} for one in leaders],

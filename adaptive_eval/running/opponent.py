@@ -87,7 +87,7 @@ def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
         **part,
         "models": models,
         "opponent": None,
-        "servers": part["servers"].model_copy(update={"pool": pool_of(config, models)}),
+        "servers": config.servers.model_copy(update={"pool": pool_of(config, models)}),
         "grader": AsTheyAre(),
         "rubric": ANSWERED,
     }

@@ -26,7 +26,6 @@ from adaptive_eval.running.garbage import short_collections
 from adaptive_eval.running.interrupts import StopSource
 from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import Serving
-from adaptive_eval.running.settled import SettledCommands
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
@@ -95,9 +94,6 @@ class Session:
             lambda: self._events,
         )
         self._events = store.reader.events()
-        self._late: list[Event] = []
-        """Events that came when the scheduler was over, to be committed in the end."""
-        self._commands = SettledCommands(prepared.config, self._note)
         self._failed = False
         self._over = False
         """Whether the run is over."""
@@ -117,13 +113,7 @@ class Session:
                 for event in (opened.changed, *news):
                     if event is not None:
                         self._watcher.happened(event)
-                self._commands.begin(self._events)
-                try:
-                    await self._scheduler.run()
-                finally:
-                    await self._commands.close()
-                    if self._late:
-                        self._store.commit(CommitBatch(events=self._late))
+                await self._scheduler.run()
             if self._alarms.stopped is not None:
                 raise Alarmed(self._alarms.stopped)
             return await self._end()
@@ -159,17 +149,9 @@ class Session:
     def happened(self, event: Event) -> None:
         """Keep and show an event."""
         self._events.append(event)
-        self._commands.hear(event)
         self._watcher.happened(event)
 
     # ---------------------------------------------------------------------------------------------------------------
-
-    def _note(self, event: Event) -> None:
-        if self._scheduler.ending.over:
-            self._late.append(event)
-            self.happened(event)
-        else:
-            self._scheduler.note(event)
 
     async def _end(self) -> Ended:
         reason, self._over = self._controller.finished, True
@@ -234,7 +216,6 @@ class Session:
         if first:
             self._watcher.stopping(max(scheduler.under_way - left, 0))
         else:
-            self._commands.hurry()
             self._serving.hurry()
 
 

@@ -56,9 +56,10 @@ OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"sites": {"keep": 30}}, {"servers": {"sites": {"keep": 30}}}, "sites is called servers.sites now"),
     (
         {"on_settled": {"command": ["x"]}},
-        {"servers": {"on_done": {"command": ["x"]}}},
-        "on_settled is called servers.on_done now",
+        {},
+        "on_settled has no effect any more, remove it: `notify` with `on: [done]`",
     ),
+    ({"servers": {"on_done": {"command": ["x"]}}}, {}, "servers.on_done has no effect any more"),
     (
         {"tracking": {"wandb": {"project": "p"}}},
         {"report": {"wandb": {"project": "p"}}},
@@ -101,7 +102,7 @@ def test_a_section_that_is_none_is_told_as_such() -> None:
 def test_a_stored_run_with_old_keys_is_read() -> None:
     grader = {"kind": "judge", "server": MODELS[0] | {"model": "j"}, "concurrency": {"in_flight": 5}}
     del grader["server"]["name"]  # type: ignore[attr-defined]
-    servers = {"sites": {"keep": 30}, "on_done": {"command": ["x"]}}
+    servers = {"sites": {"keep": 30}}
     rule = {"use": "optimal", "options": {"worth": 2.0}}
     trials = {"seeds": "consecutive", "lookahead": 2}
     sections = {"servers": servers, "stopping": {"rule": rule, "on_alarm": "any"}, "trials": trials}
@@ -112,7 +113,7 @@ def test_a_stored_run_with_old_keys_is_read() -> None:
     old["stopping"] |= {"rule": "optimal", "worth": 2.0, "threshold": None, "epsilon": None}
     old["stop_on_alarm"] = old["stopping"].pop("on_alarm")
     servers = old.pop("servers")
-    old["pool"], old["on_settled"] = servers["pool"], servers["on_done"]
+    old["pool"], old["on_settled"] = servers["pool"], {"command": ["x"]}
     old["sites"] = servers["sites"] | {"batch": 256, "moment": 0.01}
     old["preset"], old["tracking"] = None, None
     for section in (old, *old["models"], old["grader"]):

@@ -21,7 +21,7 @@ from adaptive_eval.config.run import NotifyConfig
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.status import CurrentTraffic, Status
 from adaptive_eval.running.notify import Notifier, open_notifier
-from adaptive_eval.store import AlarmRaised, ModelSetAside, ReplicaLost, RunReader, ServersNoticed
+from adaptive_eval.store import AlarmRaised, ModelSetAside, ModelSettled, ReplicaLost, RunReader, ServersNoticed
 
 Json = dict[str, Any]
 
@@ -174,6 +174,16 @@ async def test_an_alarm_is_told_once_a_model(site: Site, hook: Hook) -> None:
         "cyd: all answers are wrong",
         "bob: set aside: it answers no more",
     ]
+
+
+async def test_who_serves_a_model_is_told_that_its_server_can_be_stopped(site: Site, hook: Hook) -> None:
+    notifier = opened(site, [NOTHING], webhook=hook.url, on=["done"])
+    notifier.happened(ModelSettled("ada", launched=False))
+    notifier.happened(ModelSettled("bob", launched=True))  # the run stops that one itself
+    notifier.closed()
+    await asyncio.to_thread(notifier.close)
+    (body,) = [hook.posted.get_nowait() for _ in range(hook.posted.qsize())]
+    assert body["event"] == "done" and body["model"] == "ada" and "can be stopped" in body["reason"]
 
 
 @pytest.mark.parametrize(
