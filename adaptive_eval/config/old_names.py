@@ -23,8 +23,6 @@ MOVED: Mapping[KeyPath, KeyPath] = {
     ("stop_on_alarm",): ("stopping", "on_alarm"),
     ("pool",): ("servers", "pool"),
     ("sites",): ("servers", "sites"),
-    ("tracking", "wandb"): ("report", "wandb"),
-    ("tracking", "mlflow"): ("report", "mlflow"),
 }
 """Keys that have another path now."""
 GONE_SECTIONS = ("allocation", "tracking")
@@ -41,11 +39,13 @@ PRESET: Mapping[KeyPath, object] = {
 }
 """What `preset: published` stood for."""
 DONE_IS_TOLD = "`notify` with `on: [done]` runs a command when a model is done"
+TRACKED = "`adaptive-eval track RUN` beside the run follows it while it goes on"
 ONE_CLIENT = "all requests go through the default client, which was the faster one"
 LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("labels",): LABELS_BY_HAND,
     ("report", "labels"): LABELS_BY_HAND,
+    **{(section, name): TRACKED for section in ("tracking", "report") for name in ("wandb", "mlflow")},
     ("on_settled",): DONE_IS_TOLD,
     ("servers", "on_done"): DONE_IS_TOLD,
     ("trials", "hour_is_worth"): "auto goes by what you pay for",

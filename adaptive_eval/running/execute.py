@@ -35,7 +35,6 @@ from adaptive_eval.running.opponent import FOLDER as OPPONENT
 from adaptive_eval.running.opponent import ask_opponent, opponent_begun
 from adaptive_eval.running.serving import LOGS, RemoteServers, opened_endpoints
 from adaptive_eval.running.session import Session
-from adaptive_eval.running.tracking import open_tracking
 from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
 from adaptive_eval.store import (
     CommitBatch,
@@ -85,9 +84,8 @@ async def execute(
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
     """
-    config = prepared.config
-    tracking, notifier = open_tracking(config, directory), open_notifier(config)
-    watchers = Watchers(*(one for one in (watcher, tracking, notifier) if one is not None))
+    notifier = open_notifier(prepared.config)
+    watchers = Watchers(watcher, *([] if notifier is None else [notifier]))
 
     def tell_all(ended: Ended) -> None:
         if notifier is not None:
@@ -101,9 +99,8 @@ async def execute(
             notifier.failed(error)
         raise
     finally:
-        for one in (notifier, tracking):
-            if one is not None:
-                await asyncio.to_thread(one.close)
+        if notifier is not None:
+            await asyncio.to_thread(notifier.close)
 
 
 class _Execution:

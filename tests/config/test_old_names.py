@@ -60,11 +60,8 @@ OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "on_settled has no effect any more, remove it: `notify` with `on: [done]`",
     ),
     ({"servers": {"on_done": {"command": ["x"]}}}, {}, "servers.on_done has no effect any more"),
-    (
-        {"tracking": {"wandb": {"project": "p"}}},
-        {"report": {"wandb": {"project": "p"}}},
-        "tracking.wandb is called report.wandb now",
-    ),
+    ({"tracking": {"wandb": {"project": "p"}}}, {}, "tracking.wandb has no effect any more, remove it"),
+    ({"report": {"mlflow": {}}}, {}, "report.mlflow has no effect any more, remove it: `adaptive-eval track RUN`"),
     ({"allocation": {"growth": 0.3}}, {}, "allocation.growth has no effect any more, remove it: a round has one trial"),
     ({"sites": {"batch": 7, "keep": 30}}, {"servers": {"sites": {"keep": 30}}}, "sites.batch has no effect any more"),
     ({"concurrency": {"steer": False}}, {}, "concurrency.steer has no effect any more"),
@@ -120,7 +117,7 @@ def test_a_stored_run_with_old_keys_is_read() -> None:
     servers = old.pop("servers")
     old["pool"], old["on_settled"] = servers["pool"], {"command": ["x"]}
     old["sites"] = servers["sites"] | {"batch": 256, "moment": 0.01}
-    old["preset"], old["tracking"] = None, None
+    old["preset"], old["tracking"], old["report"]["mlflow"] = None, None, None
     for section in (*old["models"], old["grader"]["server"]):
         section["client"] = "http"
     for section in (old, *old["models"], old["grader"]):

@@ -1,20 +1,18 @@
 """A run in W&B and MLflow: what is told of it. With the real packages, offline: `pytest -m tracking tests/show`."""
 
-import json
 import os
 import re
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from live_runs import Site, kill, wait_for_trials
-from patient_time import HANGS
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.track.points import flat, points, ranking, redact_password, series_names, settings
 from adaptive_eval.show.track.to_mlflow import _require_no_file_store
@@ -78,31 +76,21 @@ def tracked(site: Site, **environment: str) -> dict[str, str]:
 def config(site: Site) -> Path:
     models = [{"name": name, "base_url": site.base_url, "api_key_env": "MY_MODEL_KEY"} for name in ("ada", "bob")]
     models.append({"name": "../../c y/d", "model": "cyd", "base_url": site.base_url, "api_key_env": "MY_MODEL_KEY"})
-    return site.write(models=models, seed=2, trials={"min": 2, "max": 12}, report={"wandb": {}, "mlflow": {}})
+    return site.write(models=models, seed=2, trials={"min": 2, "max": 12})
 
 
-PATIENT = f"""
-from adaptive_eval.__main__ import main
-from adaptive_eval.running import tracking
-tracking.AT_THE_END = {HANGS}
-main()
-"""
-
-
-def started(site: Site, path: Path, environment: dict[str, str]) -> "subprocess.Popen[str]":
-    """A run that waits long for its trackers: their packages take their time to load."""
-    command = [sys.executable, "-c", PATIENT, "run", str(path), "--display", "plain"]
-    pipe = subprocess.PIPE
+def started(site: Site, environment: dict[str, str], *words: str) -> "subprocess.Popen[str]":
+    """A command in a process of its own."""
+    command, pipe = [sys.executable, "-m", "adaptive_eval", *words], subprocess.PIPE
     process = subprocess.Popen(command, cwd=site.folder, env=environment, stdout=pipe, stderr=pipe, text=True)
     site.processes.append(process)
     return process
 
 
-def followers(site: Site) -> list[str]:
-    """The processes that tell a tracker of the run."""
-    told = subprocess.run(["ps", "-eww", "-o", "stat=,args="], capture_output=True, text=True, check=True).stdout
-    words = f" track {site.directory()} "
-    return [line for line in told.splitlines() if words in line and not line.startswith("Z")]
+def ended(processes: "Sequence[subprocess.Popen[str]]") -> list[tuple[int, str]]:
+    """How they have ended, and what they said of trouble."""
+    told = [process.communicate(timeout=600)[1] for process in processes]
+    return [(process.returncode, said) for process, said in zip(processes, told, strict=True)]
 
 
 @pytest.mark.tracking
@@ -111,14 +99,17 @@ def test_a_killed_run_goes_on_in_the_same_tracked_run(site: Site) -> None:
     pytest.importorskip("wandb")
     mlflow = pytest.importorskip("mlflow")
     environment, path = tracked(site), config(site)
-    first = started(site, path, environment)
+    run_words = ("run", str(path), "--display", "plain")
+    track_words = [("track", str(site.directory()), tracker) for tracker in ("--wandb", "--mlflow")]
+    first = started(site, environment, *run_words)
     assert wait_for_trials(site.directory(), 80, first)
+    followers = [started(site, environment, *words) for words in track_words]
     kill(first)
-    while followers(site):  # each ends with the run that it follows
-        time.sleep(0.1)
-    second = started(site, path, environment)
-    _, told = second.communicate(timeout=600)
-    assert "warning: tracking" not in told, told
+    assert [code for code, _ in ended(followers)] == [0, 0], "each ends with the run that it follows"
+    ((code, said),) = ended([started(site, environment, *run_words)])
+    assert code in (0, 3), said
+    again = ended([started(site, environment, *words) for words in track_words])
+    assert [code for code, _ in again] == [0, 0], again
     client = mlflow.MlflowClient(tracking_uri=environment["MLFLOW_TRACKING_URI"])
     (run,) = client.search_runs([client.get_experiment_by_name("adaptive-eval").experiment_id])
     view = read_view(site.directory())
@@ -133,11 +124,10 @@ def test_a_killed_run_goes_on_in_the_same_tracked_run(site: Site) -> None:
 
 
 @pytest.mark.tracking
-def test_a_tracker_that_cannot_be_reached_is_told_once_and_harms_nothing(site: Site) -> None:
+def test_a_tracker_that_cannot_be_reached_is_told_without_its_password(site: Site) -> None:
     pytest.importorskip("mlflow")
-    path = site.write(seed=2, trials={"min": 2, "max": 4}, report={"mlflow": {}})
-    done = started(site, path, tracked(site, MLFLOW_TRACKING_URI="http://me:secret@127.0.0.1:9"))
-    _, told = done.communicate(timeout=600)
-    assert done.returncode in (0, 3)
-    assert told.count("warning: tracking: mlflow has failed") == 1 and "secret" not in told
-    assert json.loads((site.directory() / "results.json").read_text())["run"]["status"] == "finished"
+    site.run(site.write(seed=2, trials={"min": 2, "max": 4}))
+    environment = tracked(site, MLFLOW_TRACKING_URI="http://me:secret@127.0.0.1:9")
+    ((code, said),) = ended([started(site, environment, "track", str(site.directory()), "--mlflow")])
+    assert code == ExitCode.FAILED and "error: mlflow: " in said, said
+    assert "secret" not in said

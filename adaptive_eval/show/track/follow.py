@@ -3,7 +3,6 @@
 The same for a run that is over already: a tracked run is found again, and gets what it has not got yet.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -45,15 +44,15 @@ class Tracker(Protocol):
 
 
 def follow(feed: Feed, tracker: Tracker, tell: Callable[[str], None]) -> None:
-    """Give the tracker every look until the run is over, or whoever has started this process is gone."""
-    parent, edition = os.getppid(), -1
+    """Give the tracker every look until the run is over."""
+    edition = -1
     with closing(RunReader.open(feed.directory)) as reader:
         created = reader.created
     tracked = tracker.begin(feed.view(), created, feed.directory)
     last = tracked.looks
     tell(tracked.where)
     while True:
-        over = not feed.running or os.getppid() != parent
+        over = not feed.running
         if edition != feed.edition and (new := [one for one in points(feed.view()) if one.look > last]):
             tracker.log(new)
             last = new[-1].look
@@ -68,7 +67,7 @@ def follow(feed: Feed, tracker: Tracker, tell: Callable[[str], None]) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Wait for the follower of an earlier start, which ends soon after it; two would tell everything twice."""
+    """Wait for another follower of the run, which ends soon after it; two would tell everything twice."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
