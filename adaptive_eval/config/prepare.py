@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -301,7 +301,7 @@ def keep_pace(config: RunConfig, stored: RunConfig) -> RunConfig:
     return config if config.trials.favour != "auto" else _config_at_pace(config, stored.trials.favour)
 
 
-def _config_at_pace(config: RunConfig, favour: Favour) -> RunConfig:
+def _config_at_pace(config: RunConfig, favour: Favour | Literal["auto"]) -> RunConfig:
     return config.model_copy(update={"trials": config.trials.model_copy(update={"favour": favour})})
 
 
