@@ -8,7 +8,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
@@ -73,9 +72,8 @@ class RecordGatherer:
         self._models: dict[str, _Model] = {}
         self._questions: dict[str, _Question] = {}
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
-        self._seen: dict[tuple[str, str, int], tuple[str, str | None]] = {}
+        self._seen: dict[tuple[str, str, int | str], tuple[str, str | None]] = {}
         self._shift: dict[tuple[str, str], int] = {}
-        self._seeds: dict[tuple[str, str, int], Path] = {}
         self._in_file: Counter[tuple[str, str]] = Counter()
         self._found_left_out: set[str] = set()
         self._tidy: set[tuple[str, str, str]] = set()
@@ -114,9 +112,8 @@ class RecordGatherer:
         trial = self._in_file[cell] if record.trial is None else record.trial
         self._in_file[cell] += 1
         trial += self._shift.get(cell, 0)
-        if self._further and record.own:
-            self._require_new_seed(cell, file, record, place)
-        if self._is_copy((*cell, trial), place, record):
+        by_seed = self._further and record.own and record.seed is not None
+        if self._is_copy((*cell, f"seed {record.seed}" if by_seed else trial), place, record):
             return []
         held = self._cells[cell]
         held.last = max(held.last, trial)
@@ -237,18 +234,7 @@ class RecordGatherer:
             )
         self.put_differently += 1
 
-    def _require_new_seed(self, cell: tuple[str, str], file: LogFile, record: Record, place: str) -> None:
-        """Refuse an answer of a run that an earlier file has, too: by its seed, whatever its number is here."""
-        if record.seed is None:
-            return
-        before = self._seeds.setdefault((*cell, record.seed), file.path)
-        if before != file.path:
-            raise LogError(
-                f"{place}: the answer of {record.model} to question {record.question!r} with seed {record.seed} is in "
-                f"{before} too, and --further would count it twice; leave one of the two out"
-            )
-
-    def _is_copy(self, trial: tuple[str, str, int], place: str, record: Record) -> bool:
+    def _is_copy(self, trial: tuple[str, str, int | str], place: str, record: Record) -> bool:
         """The trial was taken from another place, of which this is a copy; a second outcome is an error."""
         before = self._seen.setdefault(trial, (place, record.identity))
         if before[0] == place:

@@ -175,11 +175,26 @@ def test_without_a_configuration_it_gets_seeds_of_its_own(tmp_path: Path) -> Non
     assert not {base + trial for base in bases for trial in range(80)} & {row["seed"] for row in rows}
 
 
-def test_no_answer_counts_twice_beside_itself(site: Site, whole: Whole) -> None:
-    logs = [lines(site.folder / f"{number}.jsonl", whole.interrupted) for number in range(2)]
-    refused = imported(*logs, "--to", site.directory(), "--further")
+@pytest.mark.parametrize("option", [[], ["--further"]])
+def test_no_answer_counts_twice_beside_itself(tmp_path: Path, whole: Whole, option: list[str]) -> None:
+    """A run that was exported twice, the second time with a few trials more."""
+    parts = whole.interrupted[:-20], whole.interrupted
+    logs = [lines(tmp_path / f"{number}.jsonl", rows) for number, rows in enumerate(parts)]
+    done = imported(*logs, "--to", tmp_path / "run", *option)
+    assert done.exit_code == 0, done.stderr
+    assert f"copies    {len(parts[0])} records" in done.stdout
+    assert Counter(seeds(tmp_path / "run")) == Counter(
+        (row["model"], row["question"], row["seed"]) for row in whole.interrupted
+    )
+
+
+def test_two_grades_of_one_answer_are_refused(tmp_path: Path, whole: Whole) -> None:
+    (row, *_), logs = whole.rows, [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
+    for category, log in enumerate(logs):
+        lines(log, [{**row, "category": category}])
+    refused = imported(*logs, "--to", tmp_path / "run")
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "and --further would count it twice; leave one of the two out" in refused.stderr.replace("\n", " ")
+    assert "is in" in refused.stderr and "remove one of the two" in refused.stderr.replace("\n", " ")
 
 
 def test_who_lacks_a_trial_waits_for_it_though_there_are_enough(site: Site, whole: Whole) -> None:

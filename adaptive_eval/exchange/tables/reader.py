@@ -190,6 +190,7 @@ class _Row:
 
     def record(self) -> Record:
         value, category, error = self._grade()
+        answer, own = self._answer(), self._row.keys() >= OWN
         return Record(
             place=self._place,
             model=self._file.model or self._named("model"),
@@ -198,7 +199,7 @@ class _Row:
             task=self._text("task") or "",
             asked=self._question(),
             settings=LoggedSettings(),
-            answer=self._answer(),
+            answer=answer,
             has_text=self._row.get("text") is not None,
             category=category,
             label=None if category is None else self._text("label"),
@@ -212,7 +213,8 @@ class _Row:
                 self._number("gpu_seconds", float, 0.0) or 0.0,
             ),
             round=self._number("round", int, 0) or 0,
-            own=self._row.keys() >= OWN,
+            identity=f"{answer.seed} {category}" if own and answer is not None else None,
+            own=own,
         )
 
     def _grade(self) -> tuple[float | None, int | None, str | None]:
