@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError, Unavailable
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
+from adaptive_eval.inspect.leftovers import VARIABLE, OwnFolder, clear_leftovers
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
 from adaptive_eval.questions.readers import hub_answers
@@ -139,6 +140,7 @@ class InspectProcess:
         self._setup = Setup(task=task, models=list(models), log_dir=str(log_dir.absolute()))
         self._folder, self._environment, self._errors = folder, environment, errors.absolute()
         self._process: Process | None = None
+        self._temporary: OwnFolder | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._pending: dict[tuple[int, str], asyncio.Future[Mapping[str, Any]]] = {}
@@ -177,10 +179,15 @@ class InspectProcess:
             await self._process.wait()
         if self._reading is not None:
             await self._reading
+        if self._temporary is not None:
+            await asyncio.to_thread(self._temporary.remove)
 
     async def _start(self) -> None:
         require_inspect(self._setup["task"]["inspect"])
         self._errors.parent.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(clear_leftovers)
+        self._temporary = OwnFolder()
+        environment = _environment(self._setup["task"]["inspect"], self._folder, self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(
                 *_command(),
@@ -188,7 +195,8 @@ class InspectProcess:
                 stdout=PIPE,
                 stderr=errors,
                 cwd=self._folder,
-                env=_environment(self._setup["task"]["inspect"], self._folder, self._environment),
+                env={**environment, VARIABLE: str(self._temporary.path)},
+                pass_fds=(self._temporary.lock,),
                 limit=LONGEST_LINE,
                 start_new_session=True,  # a signal from the terminal is for this process alone
             )

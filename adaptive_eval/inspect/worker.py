@@ -226,6 +226,7 @@ async def run_samples(setup: Setup) -> None:
             log_format="eval",
             log_buffer=LOG_BUFFER,
             log_realtime=False,
+            score_display=False,
             ctl_server=False,
         )
     )

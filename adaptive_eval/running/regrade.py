@@ -169,7 +169,8 @@ async def _regrade(
         anew = done.changed > 0 or (header is not None and header.meaning != store.reader.header().meaning)
         opening = judged_cells(standing) if anew else []
         last = store.reader.newest_trial_id if opening else None
-        events: list[Event] = [TrialsRegraded(done.answers, done.answers, done.changed, done.failed, opening=last)]
+        told = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
+        events: list[Event] = [TrialsRegraded(done.answers, **told, opening=last)]
         events += [] if thresholds is None else [thresholds]
         events += [] if ledger is None else [ledger.taken_back()]
         events += sum_by_model(filter(None, map(in_vain, regrades, used)))

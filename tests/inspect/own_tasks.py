@@ -142,6 +142,25 @@ def sandboxed() -> Task:
     return Task(dataset=samples(), solver=calculated(), scorer=exact(), sandbox="local")
 
 
+@solver
+def lingering() -> Any:
+    """The first sample of all leaves a program at work, of which the file `program` tells."""
+
+    async def solve(state: Any, generate: Any) -> Any:
+        state = await generate(state)
+        told = Path(__file__).with_name("program")
+        if not told.exists():
+            await sandbox().exec(["sh", "-c", f"echo $$ > {told}; exec sleep 600"])
+        return state
+
+    return solve
+
+
+@task
+def lingers() -> Task:
+    return Task(dataset=samples(), solver=lingering(), scorer=exact(), sandbox="local")
+
+
 @task
 def images() -> Task:
     shown = ContentImage(image="data:image/png;base64,iVBORw0KGgo=")

@@ -1,9 +1,11 @@
 """Whole runs of tasks of Inspect: every kind of task, faults, kills, caps, and what is left of a run to be read."""
 
 import json
+import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ import yaml
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
 from inspect_ai.log import read_eval_log
-from live_runs import MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials
+from live_runs import MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
 from thoroughness import sizes
 from typer.testing import CliRunner, Result
@@ -291,6 +293,26 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     while any(read_eval_log(str(log), header_only=True).status == "started" for log in logs):
         assert time.monotonic() < deadline, "a killed run has left an evaluation behind"
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place := site.folder / "t").mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    config, told = write(site, "lingers"), site.folder / "program"
+    process = site.start(config)
+    wait_until(lambda: told.exists() and told.read_text().strip(), process)
+    program = int(told.read_text())
+    (folder,) = place.glob("adaptive-eval-inspect-*")
+    os.kill(int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    kill(process)
+    assert Path(f"/proc/{program}").exists() and any(folder.glob("tmp*")), "both are left behind"
+    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert not Path(f"/proc/{program}/environ").exists() or not Path(f"/proc/{program}/environ").read_bytes()
+    assert not list(place.glob("adaptive-eval-inspect-*"))
 
 
 @pytest.mark.slow

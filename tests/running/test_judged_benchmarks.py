@@ -105,6 +105,29 @@ def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Sit
     assert all(trial.category is not None for trial in stored(site))
 
 
+def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None:
+    config = write(site, fair_url, judge_url=fair_url)
+    assert site.run(config).exit_code in ENDED
+    before = Found.of(site.directory()).outcomes
+    refused = CliRunner().invoke(app, ["regrade", str(site.directory())])
+    assert refused.exit_code != 0 and "is graded by a judge at an address that the run names" in refused.stderr
+    anew = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
+    assert anew.exit_code == 0, anew.output
+    assert Found.of(site.directory()).outcomes == before
+    rows = [
+        {"model": one.model, "question": one.question, "trial": one.trial, "label": ("wrong", "correct")[one.category]}
+        for one in stored(site)
+        if one.category is not None
+    ]
+    (labels := site.folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    labelled = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
+    assert labelled.exit_code == 0, labelled.output
+    told = f"{len(rows)} answers have a label; the grader (by_benchmark) said something else of 0"
+    assert told in labelled.output
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])
+    assert f"graded {len(rows)} stored answers again" in report.stdout
+
+
 def test_check_names_the_judge_of_each_benchmark_and_plan_what_it_costs(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
     checked = CliRunner().invoke(app, ["check", str(config)])
