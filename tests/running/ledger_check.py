@@ -168,6 +168,12 @@ class Books:
         self._same_or_graded(before)
         self._right_rows(set())
 
+    @property
+    def begins_with_all(self) -> bool:
+        """Whether looks begin with all trials of rounds that rules asked for by other grades."""
+        told = _select(self.directory, "SELECT body FROM events WHERE kind = 'regraded'")
+        return any(json.loads(body).get("opening") is not None for (body,) in told)
+
     def check_the_end(self) -> None:
         """The last look follows from the trials: scores are means of means, and the order is theirs."""
         look = stored_looks(self.directory)[-1]

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,7 @@ class Lives(RuleBasedStateMachine):
         self.world.regrade(self.directory, Start(Fate.KILL if killed else Fate.NOTHING, at))
         assert len(self.world.log) == before, "a regrade asks for nothing"
         self.books.check(self.world, Fate.KILL)
+        self.extended = self.extended or self.books.begins_with_all
 
     @precondition(lambda self: self.books.rows)
     @rule(number=st.integers(0, 2**16), label=st.sampled_from(["correct", "wrong"]))
@@ -215,6 +217,49 @@ class Lives(RuleBasedStateMachine):
         assert all(self.books.rows[trial] == there[trial] for trial in there.keys() & self.books.rows.keys())
         if self.settings["trials"]["favour"] == "answers":  # else how much is asked ahead depends on what took how long
             assert there.keys() <= self.books.rows.keys()
+
+
+def stopped_and_regraded(life: Lives) -> None:
+    """Its looks begin with all trials of the rounds that were asked for without the grades that came then."""
+    life.begin(4442250, True, 1, 2, 1, 2, 2, "answers", 81, {"q3"}, False)
+    life.start(Fate.STOP_AT_ONCE, 239, {})
+    life.break_the_grader("q0")
+    life.regrade(False, 2)
+    life.regrade(False, 1)
+    life.start(Fate.KILL, 134, {})
+
+
+def without_the_best(life: Lives) -> None:
+    """The other two need fewer trials than were asked for while the first was there."""
+    life.begin(7876133, False, 16, 5, 2, 2, None, "answers", None, set(), False)
+    life.start(Fate.KILL, 159, {"cyd": 4})
+    life.leave_or_come_back("ada")
+    life.start(Fate.STOP_AT_ONCE, 209, {})
+
+
+def with_one_who_comes_back(life: Lives) -> None:
+    """The last trial of another was asked for while it was set aside, and no round wants it any more."""
+    life.begin(285082, True, 3, 1, 2, 2, None, "time", None, set(), False)
+    life.start(Fate.NOTHING, 5, {"bob": 2})
+    life.start(Fate.NOTHING, 3, {})
+
+
+def with_scores_that_are_equal(life: Lives) -> None:
+    """But for the last bit of one."""
+    life.begin(43, False, 3, 1, 2, 4, None, "answers", 69, set(), True)
+    life.double_the_horizon()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "steps", [stopped_and_regraded, without_the_best, with_one_who_comes_back, with_scores_that_are_equal]
+)
+def test_a_life_that_was_thought_wrong(steps: Callable[[Lives], None]) -> None:
+    life = Lives()
+    try:
+        steps(life)
+    finally:
+        life.teardown()
 
 
 MANY = 2000
