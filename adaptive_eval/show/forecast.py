@@ -81,10 +81,9 @@ WRITTEN: Mapping[str, tuple[str, Written]] = {
 PACES: Mapping[str, tuple[str, Written]] = {
     "trials": WRITTEN["trials"],
     "tokens": WRITTEN["tokens"],
-    "usd": WRITTEN["usd"],
+    "usd": ("", dollars),
     "server_hours": ("server hours", _gpu_hours),
-    "seconds": WRITTEN["seconds"],
-    "decided": ("decided", lambda value: f"{value:.0f}"),
+    "seconds": ("", duration),
 }
 CAPS: Mapping[str, Written] = {
     "trials": lambda value: f"{count(value)} trials",
@@ -113,8 +112,8 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     yield from _smallest_fixed_design(forecast)
     yield from _time_line(forecast)
     yield from _remaining_costs(forecast)
+    yield from _other_pace(forecast)
     yield ""
-    yield from _pace_table(forecast)
     yield from _table(forecast)
     yield from _undecided(forecast, scale)
     yield from _limits(forecast, scale)
@@ -150,7 +149,9 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
     if outlook.gate:
         yield f"  gate: {', '.join(f'{outcome} {share:.0%}' for outcome, share in outlook.gate.items())}"
-    yield f"  objective reached with a chance of {outlook.reached:.0%}" + (f" ({', '.join(others)})" if others else "")
+    yield f"  everything is decided with a chance of {outlook.reached:.0%}" + (
+        f" ({', '.join(others)})" if others else ""
+    )
 
 
 def _part_costs(forecast: Forecast) -> Iterator[str]:
@@ -229,21 +230,13 @@ def _remaining_costs(forecast: Forecast) -> Iterator[str]:
     yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
 
 
-def _pace_table(forecast: Forecast) -> Iterator[str]:
-    if not forecast.paces:
-        return
-    taken = _pace(forecast)
-    columns = [
-        (name, label, written)
-        for name, (label, written) in PACES.items()
-        if all(getattr(pace, name) is not None for pace in forecast.paces)
-    ]
-    yield "without a cap, by what `trials.favour` may say (medians, by what a few worlds say)"
-    yield f"  {'':<10}" + "".join(f"  {label:>12}" for _, label, _ in columns)
+def _other_pace(forecast: Forecast) -> Iterator[str]:
+    """What the run would take at a pace that it does not have."""
     for pace in forecast.paces:
-        cells = (f"  {written(getattr(pace, name)):>12}" for name, _, written in columns)
-        yield f"  {pace.favour:<10}{''.join(cells)}" + ("  <- this run" if pace.favour == taken else "")
-    yield ""
+        if pace.favour != _pace(forecast):
+            known = {name: value for name in PACES if (value := getattr(pace, name)) is not None}
+            told = ", ".join(f"{PACES[name][1](value)} {PACES[name][0]}".strip() for name, value in known.items())
+            yield f"  with trials.favour: {pace.favour}{'' if forecast.capped is None else ' and no cap'}: {told}"
 
 
 def _pace(forecast: Forecast) -> object:
@@ -255,12 +248,10 @@ def _table(forecast: Forecast) -> Iterator[str]:
     """Chance to reach the objective, and the share of comparisons that are decided."""
     labels = [", ".join(CAPS[name](value) for name, value in cell.budget.items()) for cell in forecast.table]
     width = max(map(len, labels))
-    few = f"{forecast.table_worlds} of the {forecast.worlds} worlds"
-    yield f"with other budgets, and with another confidence at the budget of this one, in {few}"
-    yield "  objective reached: share of runs that decide everything; decided: share of comparisons, on average"
-    yield f"  {'budget':<{8 + width}}  confidence  objective reached  comparisons decided"
+    yield "the chance of deciding everything, and the comparisons decided on average, with another budget or confidence"
+    yield f"  {'budget':<{8 + width}}  confidence  everything decided  comparisons decided"
     for cell, label in zip(forecast.table, labels, strict=True):
-        shares = f"{cell.reached:>17.0%}  {cell.decided:>19.0%}"
+        shares = f"{cell.reached:>18.0%}  {cell.decided:>19.0%}"
         yield f"  {f'x {cell.factor:g}':<6}  {label:<{width}}  {cell.confidence:>10g}  {shares}"
 
 

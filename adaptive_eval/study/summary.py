@@ -17,8 +17,9 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.grading import paid_servers
+from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import Pilot
-from adaptive_eval.study.scenario import CAPS, NOTHING_BEFORE, Scenario
+from adaptive_eval.study.scenario import CAPS, NOTHING_BEFORE, TINY, Scenario
 from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun, count_recorded, price_counts
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
@@ -164,7 +165,7 @@ def summarise(
         grading=_grade_costs(within, grade, scenario, prepared),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
-        table=_table(simulated),
+        table=_table(simulated, scenario.most_trials),
         undecided=_undecided(within, scenario.names),
         limits=smallest_differences(within, plan, worlds[: simulated.table_worlds]),
     )
@@ -281,23 +282,34 @@ def _fixed(scenario: Scenario, worlds: Sequence[FloatArray], prepared: PreparedR
     }
 
 
-def _table(simulated: Simulations) -> tuple[TableCell, ...]:
+def _table(simulated: Simulations, most: float) -> tuple[TableCell, ...]:
+    """Each cell by its difference from the configured run in the same worlds, so that both say one thing of one run."""
+    own = simulated.runs[simulated.configured]
     cells = []
     for (factor, confidence), variant in simulated.table.items():
-        runs = simulated.runs[variant][: simulated.table_worlds]
-        decided = [run.decided / max(len(run.comparisons), 1) for run in runs]
+        runs = simulated.runs[variant]
         caps = {name: getattr(simulated.budgets[factor], name) for name in CAPS}
         cells.append(
             TableCell(
                 factor=factor,
                 confidence=confidence,
                 budget={name: cap for name, cap in caps.items() if cap is not None},
-                reached=float(np.mean([run.reached for run in runs])),
-                decided=float(np.mean(decided)),
-                trials=float(np.median([run.trials for run in runs])),
+                reached=_share_beside(runs, own, lambda run: float(run.reached)),
+                decided=_share_beside(runs, own, lambda run: run.decided / max(len(run.comparisons), 1)),
+                trials=min(ratio_estimate([run.trials for run in runs], [run.trials for run in own]), most),
             )
         )
     return tuple(cells)
+
+
+def _share_beside(
+    few: Sequence[SimulatedRun], own: Sequence[SimulatedRun], share: Callable[[SimulatedRun], float]
+) -> float:
+    """The mean share of `own`, lower or higher in proportion as that of `few` is in the worlds of both."""
+    of_few, of_own, whole = (float(np.mean(list(map(share, runs)))) for runs in (few, own[: len(few)], own))
+    return (
+        whole * of_few / of_own if of_few < of_own else 1.0 - (1.0 - whole) * (1.0 - of_few) / max(1.0 - of_own, TINY)
+    )
 
 
 def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Undecided, ...]:

@@ -165,7 +165,7 @@ class Forecast:
     """Version of adaptive-eval."""
     worlds: int
     table_worlds: int
-    """Worlds behind each cell of the table."""
+    """Worlds in which each cell of the table is compared with the run."""
     seed: int
     pilot: str | None
     """The name of the run whose trials the worlds are drawn from; None: from a prior."""

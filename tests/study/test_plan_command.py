@@ -118,6 +118,9 @@ def test_a_budget_is_forecast_beside_the_need_and_multiplied_in_the_table() -> N
         (1.0, 0.99),
     }
     assert {cell["budget"]["trials"] for cell in found["table"]} == {50, 100, 200, 288}, "there are no more than 288"
+    reached = {(cell["factor"], cell["confidence"]): cell["reached"] for cell in found["table"]}
+    same = [reached[1.0, 0.95], reached[1.44, 0.95]]
+    assert same == pytest.approx([found["capped"]["reached"], found["need"]["reached"]]), "one figure for one run"
     decided = {(cell["factor"], cell["confidence"]): cell["decided"] for cell in found["table"]}
     assert decided[0.25, 0.95] == 0.0, "50 trials are no first round"
     assert decided[1.0, 0.9] >= decided[1.0, 0.99] and decided[1.44, 0.95] >= decided[1.0, 0.95]
@@ -209,7 +212,7 @@ def test_the_program_itself() -> None:
     command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10", *ONE_PACE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == ExitCode.REACHED, done.stderr
-    assert "objective reached with a chance of" in done.stdout
+    assert "everything is decided with a chance of" in done.stdout
     assert "simulated runs" in done.stderr and "\x1b" not in done.stderr
     assert np.char.count(done.stdout, "\n") < 40
 
