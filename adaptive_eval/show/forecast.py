@@ -190,9 +190,6 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
     if forecast.times_as_long is not None:
         yield f"  {in_time(forecast.times_as_long, _quickest_pace(forecast))}"
-    elif forecast.spent is None:
-        unknown = "how long it takes beside the fixed design is not known"
-        yield f"  {unknown}: give a pilot with times, or sampling.max_tokens"
 
 
 def in_time(times: float, quicker: str) -> str:

@@ -222,7 +222,7 @@ def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known()
     known = planned(str(path), "--worlds", "10", *ONE_PACE).stdout
     assert "times as long as the fixed design" in known and "the worst case" in known
     unknown = planned(str(path), "--worlds", "10", *ONE_PACE, "--set", "sampling={temperature: 0.6}").stdout
-    assert "how long it takes beside the fixed design is not known: give a pilot with times" in unknown
+    assert "tokens are not known: give a pilot, or sampling.max_tokens for a guess" in unknown
 
 
 PACES = ["answers", "time"]
