@@ -202,15 +202,12 @@ def _asked_of_each(objective: Objective, order: IndexArray, benches: int) -> Ind
     if benches == 1:
         return objective.comparisons(order)
     each = len(order) // benches
-    return np.concatenate([
-        _numbered_on(objective.comparisons(own - each * bench), bench, each, benches)
-        for bench, own in enumerate(order.reshape(benches, each))
-    ])  # fmt: skip
-
-
-def _numbered_on(pairs: IndexArray, bench: int, each: int, benches: int) -> IndexArray:
-    """Pairs of one bench among several: the reference comes after the models of all."""
-    return np.where(pairs == each, each * benches, pairs + each * bench)
+    found = []
+    for bench, own in enumerate(order.reshape(benches, each)):
+        pairs = objective.comparisons(own - each * bench)
+        # the reference comes after the models of all
+        found.append(np.where(pairs == each, each * benches, pairs + each * bench))
+    return np.concatenate(found)
 
 
 def _by_rank(order: IndexArray, pairs: IndexArray) -> IndexArray:
