@@ -6,7 +6,7 @@ and 7 times as fast as one of 256. A server is held from its first answer
 to its last; one that would idle for longer than its start takes is stopped, and each start is paid. Places that models
 share are held until the last model is done. All that was asked is counted, and everybody waits for it.
 
-    python benchmarks/hours.py [--quick] [--runs 40] [--json PATH] [--markdown PATH]
+    python benchmarks/hours.py [--quick] [--runs 40] [--ahead 4 8 12] [--json PATH] [--markdown PATH]
 """
 
 import os
@@ -14,11 +14,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from answer_times import AnswerTimes, latency_of_mean
-from scenarios import CAP, Scenario, paced, recorded, simulated
+from scenarios import CAP, Scenario, at_pace, paced, recorded, simulated
 from tables import Check, add_data, arguments, machine, markdown, publish
 
 from adaptive_eval.config.pace import Favour
@@ -95,6 +96,10 @@ SETTINGS = (
 )
 
 
+DEPTHS = tuple(SETTINGS[at] for at in (1, 3, 2, 9))
+"""Where other depths were tried."""
+
+
 class Hours(NamedTuple):
     """One replay, or the mean of several."""
 
@@ -165,6 +170,22 @@ class Shares(NamedTuple):
     """Standard error of what `time` holds."""
 
 
+def depths(scenario: Scenario, ahead: list[int], runs: int) -> str:
+    """What is held, and asked, with so many rounds in flight beside that of the next look, beside the fixed design."""
+    rows = list[tuple[str, ...]]()
+    for setting in DEPTHS:
+        fixed = [replay(scenario, setting, FIXED, seed).held for seed in range(runs)]
+        cells = list[str]()
+        for depth in ahead:
+            choices = at_pace(scenario, replace(paced(scenario, "time")["pace"], lookahead=depth))
+            ran = [replay(scenario, setting, choices, seed) for seed in range(runs)]
+            held = float(np.mean([one.held / whole for one, whole in zip(ran, fixed, strict=True)]))
+            cells.append(f"{held:.3f}, {np.mean([one.asked for one in ran]):.3f}")
+        rows.append((f"{setting.served}, {setting.tail}, {setting.slots} slots", *cells))
+        print(*rows[-1], flush=True)
+    return markdown(("held, asked", *map(str, ahead)), rows)
+
+
 def shares(scenario: Scenario, setting: Setting, runs: int) -> Shares:
     """The means over the first worlds."""
     found: dict[Favour, list[FloatArray]] = {"answers": [], "time": []}
@@ -198,9 +219,13 @@ def main() -> None:
     parser = arguments("Server time and wall time of the paces.")
     add_data(parser)
     parser.add_argument("--runs", type=int, default=40, help="seeds of each row")
+    parser.add_argument("--ahead", type=int, nargs="+", metavar="ROUNDS", help="only try other depths than today's 12")
     options = parser.parse_args()
     there = (options.data / "aime2024_counts.npz").exists()
     scenario = recorded(options.data, "aime2024") if there else simulated("coins")
+    if options.ahead:
+        print(depths(scenario, options.ahead, options.runs))
+        return
     settings, runs = (SETTINGS[1:2], 1) if options.quick else (SETTINGS, options.runs)
     rows, told = list[tuple[object, ...]](), list[Check]()
     for setting in settings:

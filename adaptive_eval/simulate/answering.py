@@ -162,6 +162,7 @@ class Respondent:
         length = exp(latency.sigma * _normal.inv_cdf(unit_float(second)))
         if form is not AnswerForm.RIGHT:
             length *= latency.wrong_factor
+        length = min(length, latency.longest)
         text = self._text(form, self._answers[question], round(ANSWER_WORDS * length), third, fourth)
         return DrawnAnswer(category, text, latency.median * length, noise)
 

@@ -7,6 +7,7 @@ to the last digit. Profiles are deterministic functions of their seed.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 
 import numpy as np
 from scipy.special import betaincinv, expit, logit
@@ -31,6 +32,8 @@ class Latency:
     median: float = 0.05
     sigma: float = 0.5
     wrong_factor: float = 2.0
+    longest: float = inf
+    """Where answers are cut, in medians."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

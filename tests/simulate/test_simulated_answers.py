@@ -84,6 +84,12 @@ def test_wrong_answers_take_longer_and_say_more() -> None:
         assert words.mean() == pytest.approx(np.log(200 * factor), abs=0.08)
 
 
+def test_answers_are_cut_where_they_are_longest() -> None:
+    world = World("one", binary(np.full((1, 1), 0.5)), models=("a",), latency=Latency(2.0, 1.0, 2.0, longest=4.0))
+    seconds = np.array([Respondent(world).answer("a", "q1", seed).seconds for seed in range(2000)])
+    assert seconds.max() == 8.0 and np.mean(seconds == 8.0) == pytest.approx(0.16, abs=0.03)
+
+
 def test_a_world_without_latency_answers_at_once_and_as_long() -> None:
     fast = World("one", WORLD.p, models=("a", "b"), latency=Latency(0.0, 0.5, 2.0))
     assert Respondent(fast).answer("a", "q2", 3).seconds == 0.0
