@@ -294,22 +294,22 @@ def _table(simulated: Simulations, most: float) -> tuple[TableCell, ...]:
                 factor=factor,
                 confidence=confidence,
                 budget={name: cap for name, cap in caps.items() if cap is not None},
-                reached=_share_beside(runs, own, lambda run: float(run.reached)),
-                decided=_share_beside(runs, own, lambda run: run.decided / max(len(run.comparisons), 1)),
+                reached=share_beside(runs, own, lambda run: float(run.reached)),
+                decided=share_beside(runs, own, lambda run: run.decided / max(len(run.comparisons), 1)),
                 trials=min(ratio_estimate([run.trials for run in runs], [run.trials for run in own]), most),
             )
         )
     return tuple(cells)
 
 
-def _share_beside(
+def share_beside(
     few: Sequence[SimulatedRun], own: Sequence[SimulatedRun], share: Callable[[SimulatedRun], float]
 ) -> float:
     """The mean share of `own`, lower or higher in proportion as that of `few` is in the worlds of both."""
     of_few, of_own, whole = (float(np.mean(list(map(share, runs)))) for runs in (few, own[: len(few)], own))
-    return (
-        whole * of_few / of_own if of_few < of_own else 1.0 - (1.0 - whole) * (1.0 - of_few) / max(1.0 - of_own, TINY)
-    )
+    if of_few <= of_own:
+        return whole * of_few / max(of_own, TINY)
+    return 1.0 - (1.0 - whole) * (1.0 - of_few) / (1.0 - of_own)
 
 
 def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Undecided, ...]:

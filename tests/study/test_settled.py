@@ -15,6 +15,7 @@ from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run
 from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all
+from adaptive_eval.study.summary import share_beside
 
 
 def ended(trials: float, reached: bool = False) -> SimulatedRun:
@@ -79,6 +80,16 @@ def test_a_pace_that_comes_to_the_same_rounds_is_simulated_once() -> None:
         ("answers", "time"),
     )
     assert found.paces["answers"] is found.runs[found.need] is not found.paces["time"]
+
+
+@pytest.mark.parametrize(
+    ("few", "own", "told"),
+    [("0000", "00001111", 0.0), ("0001", "00111111", 0.375), ("0111", "00111111", 0.875), ("00111111",) * 2 + (0.75,)],
+)
+def test_a_share_is_known_by_what_it_is_in_the_same_worlds(few: str, own: str, told: float) -> None:
+    """Nothing that never happened is told as possible, and the run beside itself has its own share."""
+    two, all_own = ([ended(1.0, reached=one == "1") for one in worlds] for worlds in (few, own))
+    assert share_beside(two, all_own, lambda run: float(run.reached)) == pytest.approx(told)
 
 
 def test_a_pace_is_known_by_its_ratio_in_the_same_worlds() -> None:
