@@ -54,7 +54,7 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     terms = make_terms(request)
     files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
     work = _Import(terms, files, on_progress)
-    with run_drafted(request.to, request.config) as draft:
+    with run_drafted(request.to, terms) as draft:
         asyncio.run(work.through(draft.take))
         compared = asyncio.run(work.compared())
         finished = draft.finish(work.gathering, terms, compared.grader)

@@ -120,15 +120,14 @@ class FinishedImport(NamedTuple):
 
 
 @contextmanager
-def run_drafted(path: Path, config: RunConfig | None) -> Iterator["RunDraft"]:
-    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is. `config` is the one that the
-    user gave."""
+def run_drafted(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
+    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is."""
     if path.exists():
         raise ConfigError(f"{path} is there already; import into a new directory")
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
         directory.mkdir(parents=True)
-        draft = RunDraft(directory, path, config)
+        draft = RunDraft(directory, path, terms)
         try:
             yield draft
         finally:
@@ -143,12 +142,15 @@ def run_drafted(path: Path, config: RunConfig | None) -> Iterator["RunDraft"]:
 class RunDraft:
     """Takes graded trials, and makes a run of them."""
 
-    def __init__(self, directory: Path, place: Path, config: RunConfig | None) -> None:
+    def __init__(self, directory: Path, place: Path, terms: ImportTerms) -> None:
         self._directory, self._place = directory, place
+        config = terms.request.config
         self._draft = Draft.begin(directory)
         self._open = True
         self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
         self._seeds_match = config is not None
+        if config is not None and terms.questions is not None:  # decisions may depend on their order
+            self._draft.name(self._bases, (question.id for question in terms.questions))
 
     def take(self, records: Sequence[TrialRecord]) -> None:
         """Keep trials for the run; raises `LogError` if going on could ask for one of them again."""

@@ -45,6 +45,14 @@ class Draft:
             connection.execute("BEGIN")
         return cls(directory, connection)
 
+    def name(self, models: Iterable[str], questions: Iterable[str]) -> None:
+        """Take up models and questions in this order, whatever comes first."""
+        with database.explained(self._directory):
+            for one in models:
+                self._model(one)
+            for key in questions:
+                self._question(key)
+
     def add(self, trials: Iterable[TrialRecord]) -> None:
         """Take trials; no two of a cell may have one number."""
         now = time.time()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 import yaml
-from live_runs import ENDED, Found, Site
+from live_runs import ENDED, MODELS, Found, Site
 from logs import imported, lines, outcomes
 from pyarrow import parquet
 
@@ -75,6 +75,9 @@ def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, f
     done = imported(exported, "--to", run, "--config", config)
     assert done.exit_code == 0, done.stderr
     assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in whole.interrupted}
+    with closing(RunReader.open(run)) as reader:
+        assert list(reader.header().models) == list(MODELS)
+        assert list(reader.header().questions) == [f"q{number}" for number in range(8)]
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.stderr
     assert max(Counter(seeds(run)).values()) == 1
