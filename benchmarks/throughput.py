@@ -32,7 +32,7 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 
 CLIENTS = (
     "slots", "aiohttp", "httpx2 over slots", "httpx2, its own pool", "openai SDK", "openai SDK over aiohttp",
-    "openai SDK over slots", "endpoint",
+    "openai SDK over slots", "endpoint", "endpoint, client: openai",
 )  # fmt: skip
 SLOW = {client: 8 for client in CLIENTS if "openai" in client or "its own pool" in client}
 """These get so many times fewer requests."""

@@ -167,11 +167,11 @@ async def openai_over_slots(url: str, stack: AsyncExitStack) -> Ask:
     return await openai_client(url, stack, "slots")
 
 
-async def endpoint(url: str, stack: AsyncExitStack, model: str = "m") -> Ask:
+async def endpoint(url: str, stack: AsyncExitStack, client: str = "http", model: str = "m") -> Ask:
     from adaptive_eval.endpoints.opening import open_endpoint
     from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
 
-    config = EndpointConfig(base_url=url, model=model)
+    config = EndpointConfig(base_url=url, model=model, client=client)
     sampling = Sampling(temperature=0.6, top_p=0.95, max_tokens=32768)
     opened = open_endpoint(config, sampling, Limits(in_flight=1024), keys={})
     stack.push_async_callback(opened.close)
@@ -181,6 +181,10 @@ async def endpoint(url: str, stack: AsyncExitStack, model: str = "m") -> Ask:
         return await opened.sample(prompt, range(seed, seed + 1))
 
     return ask
+
+
+async def endpoint_with_openai(url: str, stack: AsyncExitStack) -> Ask:
+    return await endpoint(url, stack, "openai")
 
 
 async def simulated(url: str, stack: AsyncExitStack) -> Ask:
@@ -196,6 +200,7 @@ CLIENTS = {
     "openai SDK over aiohttp": openai_over_aiohttp,
     "openai SDK over slots": openai_over_slots,
     "endpoint": endpoint,
+    "endpoint, client: openai": endpoint_with_openai,
     "simulated": simulated,
 }
 

@@ -313,8 +313,7 @@ def _rename_old(document: Document) -> None:
             rule, mend = f"is called {written_path(new)} now, which is given too", "remove it"
             document.problems.append(Problem(old, rule, mend, place=document.place(old)))
         elif new is None:
-            why = WITHOUT_EFFECT.get(old[-2:]) or WITHOUT_EFFECT[old[-1:]]
-            told = f"{written_path(old)} has no effect any more, remove it: {why}"
+            told = f"{written_path(old)} has no effect any more, remove it: {WITHOUT_EFFECT[old[-2:]]}"
             warn(told, FutureWarning, 2)
         else:
             document.origins[new] = old

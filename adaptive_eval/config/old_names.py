@@ -40,7 +40,6 @@ PRESET: Mapping[KeyPath, object] = {
 """What `preset: published` stood for."""
 DONE_IS_TOLD = "`notify` with `on: [done]` runs a command when a model is done"
 TRACKED = "`adaptive-eval track RUN` beside the run follows it while it goes on"
-ONE_CLIENT = "all requests go through the default client, which was the faster one"
 LABELS_BY_HAND = "`adaptive-eval label RUN --from FILE` takes labels from a file"
 WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("labels",): LABELS_BY_HAND,
@@ -55,14 +54,10 @@ WITHOUT_EFFECT: Mapping[KeyPath, str] = {
     ("sites", "moment"): "messages wait as long as they should",
     ("concurrency", "steer"): "servers that tell their load are never sent more than they can use",
     ("sampling", "seed"): "it is one for the whole run",
-    ("client",): ONE_CLIENT,
-    ("server", "client"): ONE_CLIENT,
 }
 OF_RUN: Mapping[KeyPath, KeyPath | None] = {**dict.fromkeys(WITHOUT_EFFECT), **MOVED}
 OF_MODEL: Mapping[KeyPath, KeyPath | None] = {
     ("sampling", "seed"): None,
-    ("client",): None,
-    ("server", "client"): None,
     ("concurrency", "steer"): None,
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
 }

@@ -57,7 +57,7 @@ def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT", p
     return command_of(launch, model.model, port, place)
 
 
-SERVER_WORKINGS = {"base_url", "api_key_env", "stream", "headers", "finish_reasons", "auth", "ca_file"}
+SERVER_WORKINGS = {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"}
 GRADER_WORKINGS: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
     "server": SERVER_WORKINGS,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter  # the time of a loop may come in whole milliseconds
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import httpx2
@@ -52,6 +52,33 @@ class Reply(NamedTuple):
     """The decoded response, where the status is 200, which stands for any success."""
     latency: float
     ttft: float | None
+
+
+class Caller(Protocol):
+    """One way to speak to the servers of a model."""
+
+    secrets: tuple[str, ...]
+    """What must appear in no text that a person may read, in every form (`redaction`)."""
+    unauthorized: str
+    """What to do where a server refuses the key that it was sent, or wants one."""
+
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
+        """Send one request; raises `Failure` where no reply came. `pulse` hears of the pieces of a stream."""
+        ...
+
+    async def models(self, base_url: str) -> Reply:
+        """The list of models."""
+        ...
+
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
+        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if neither is known."""
+        ...
+
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+        """Status and body of something that a server says of itself beside the API, such as `/metrics`."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 def is_success(status: int) -> bool:
@@ -105,8 +132,8 @@ def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: S
     return f"no key was sent: name the variable that holds one as api_key_env of this model, {example}"
 
 
-class Caller:
-    """Speaks to the servers of a model; what is the same in every request is prepared once."""
+class HttpCaller:
+    """The default client: what is the same in every request is prepared once."""
 
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
@@ -191,7 +218,7 @@ def probe_trouble(failure: Failure) -> ProbeTrouble:
     return ProbeTrouble(str(failure), silent=failure.kind is FailureKind.TIMED_OUT)
 
 
-# -- responses ---------------------------------------------------------------------------------------------------
+# -- what both clients share -------------------------------------------------------------------------------------
 
 
 async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: LastHeard | None = None) -> bytes:
@@ -267,7 +294,7 @@ OTHER_NAMES = frozenset({62, 64})
 
 def _untrusted(error: BaseException | None) -> str | None:
     """Instructions for a certificate that is not trusted; None for any other error."""
-    for _ in range(8):  # causes may go in circles
+    for _ in range(8):  # the SDK raises causes again, so that they may go in circles
         if error is None or isinstance(error, ssl.SSLCertVerificationError):
             break
         error = error.__cause__ or error.__context__

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints import open_files
-from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, is_sendable
+from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, HttpCaller, is_sendable
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Notice, Sampling
@@ -37,5 +37,14 @@ def open_endpoint(
     if not is_sendable(key):
         raise ConfigError(f"{config.key_variable} must hold a key, but what it holds has {NOT_SENDABLE}")
     open_files.allow(open_files.wanted_for(limits.in_flight * len(config.replicas), len(config.replicas)))
-    caller = Caller(config, sampling, SecretStr(key) if key else None, folder)
+    caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready, notices=notices)
+
+
+def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path) -> Caller:
+    if config.client == "openai":
+        # imported here: the SDK takes half a second to load, and most runs do without it
+        from adaptive_eval.endpoints.sdk import SdkCaller
+
+        return SdkCaller(config, sampling, key, folder)
+    return HttpCaller(config, sampling, key, folder)

@@ -146,6 +146,8 @@ class EndpointConfig(_Section):
     api_key_env: str | None = None
     """The environment variable that holds the key. Without it no key is sent, but to https://api.openai.com, which gets
     that in OPENAI_API_KEY."""
+    client: Literal["http", "openai"] = "http"
+    """`openai` speaks through the SDK, for what only the SDK does: several times the CPU."""
     api: Literal["chat", "completions"] = "chat"
     """`completions` sends the prompt as one text, without a chat template."""
     stream: bool | None = None

@@ -66,11 +66,6 @@ OLD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"sites": {"batch": 7, "keep": 30}}, {"servers": {"sites": {"keep": 30}}}, "sites.batch has no effect any more"),
     ({"concurrency": {"steer": False}}, {}, "concurrency.steer has no effect any more"),
     (
-        {"models": [{**MODELS[0], "client": "openai"}, MODELS[1]]},
-        {},
-        "models[0].client has no effect any more",
-    ),
-    (
         {"models": [{**MODELS[0], "sampling": {"seed": 3}}, MODELS[1]]},
         {},
         "models[0].sampling.seed has no effect any more, remove it: it is one for the whole run",
@@ -118,8 +113,6 @@ def test_a_stored_run_with_old_keys_is_read() -> None:
     old["pool"], old["on_settled"] = servers["pool"], {"command": ["x"]}
     old["sites"] = servers["sites"] | {"batch": 256, "moment": 0.01}
     old["preset"], old["tracking"], old["report"]["mlflow"] = None, None, None
-    for section in (*old["models"], old["grader"]["server"]):
-        section["client"] = "http"
     for section in (old, *old["models"], old["grader"]):
         limits = section["concurrency"]
         limits["concurrency"], limits["steer"] = limits.pop("in_flight"), True

@@ -11,6 +11,7 @@ from endpoint_opener import Opener, opened_caller
 from adaptive_eval.endpoints import client as http_calls
 from adaptive_eval.endpoints import refusals, retry_after, servers
 from adaptive_eval.endpoints import replicas as health
+from adaptive_eval.endpoints import sdk as sdk_calls
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
@@ -27,7 +28,8 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
     """Opens an endpoint; keywords go to whichever of the three configurations knows them."""
     monkeypatch.setattr(health, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(health, "PROBE_AGAIN", 0.02)
-    monkeypatch.setattr(http_calls, "perf_counter", asyncio.get_running_loop().time)
+    for calls in (http_calls, sdk_calls):
+        monkeypatch.setattr(calls, "perf_counter", asyncio.get_running_loop().time)
     monkeypatch.setattr(refusals, "REFUSED_PAUSE", 0.02)
     monkeypatch.setattr(retry_after, "FIRST_PAUSE", 0.02)
     monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))

@@ -8,16 +8,17 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.client import Caller
+from adaptive_eval.endpoints.client import Caller, HttpCaller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.posting import ClientPoster
+from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 Opener = Callable[..., ModelEndpoint]
 
-CLIENTS = pytest.mark.parametrize("client", ["http", "httpx2"])
-"""Both ways of a request: straight to the transport, and through a client of httpx2."""
+CLIENTS = pytest.mark.parametrize("client", ["http", "httpx2", "openai"])
+"""Every way of a request: straight to the transport, through a client of httpx2, and through the SDK."""
 
 
 def opened_caller(
@@ -29,12 +30,15 @@ def opened_caller(
     **values: object,
 ) -> Caller:
     """What sends requests this way; `httpx2` is the default client as it is behind a proxy or with a plug-in."""
-    config = EndpointConfig.model_validate({"base_url": base_urls, "model": "m", **values})
+    kind = "http" if client == "httpx2" else client
+    config = EndpointConfig.model_validate({"base_url": base_urls, "model": "m", "client": kind, **values})
     secret = None if key is None else SecretStr(key)
+    if client == "openai":
+        return SdkCaller(config, sampling, secret, folder)
     if client == "http":
-        return Caller(config, sampling, secret, folder)
+        return HttpCaller(config, sampling, secret, folder)
     with patch.object(ServerAccess, "poster", _through_httpx2):
-        return Caller(config, sampling, secret, folder)
+        return HttpCaller(config, sampling, secret, folder)
 
 
 def _through_httpx2(

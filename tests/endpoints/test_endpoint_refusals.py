@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.endpoints import refusals
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.refusals import AT_FIRST, LATER, OF_ONE
 from adaptive_eval.errors import Rejected, Unavailable
+
+CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 
 
 def refusing(when: Callable[[Exchange], bool], status: int = 403) -> Script:

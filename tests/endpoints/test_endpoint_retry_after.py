@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.endpoints import retry_after
@@ -28,7 +28,7 @@ def telling(times: int, status: int, told: str) -> Script:
     return script
 
 
-@CLIENTS
+@pytest.mark.parametrize("client", ["http", "openai"])
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("told", [*UNREADABLE, *ABSURD, OVER])
 async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, status: int, told: str) -> None:

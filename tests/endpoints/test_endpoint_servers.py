@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints.servers import alike
@@ -279,7 +279,7 @@ async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Op
     assert model.stats.completion_tokens == 54
 
 
-@CLIENTS
+@pytest.mark.parametrize("client", ["http", "openai"])
 @pytest.mark.parametrize("logprobs", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_together_and_alone_cost_the_same(endpoint: Opener, client: str, logprobs: bool, stream: bool) -> None:

@@ -246,3 +246,11 @@ async def test_metrics_that_go_away_let_the_window_go(endpoint: Opener, monkeypa
 
     seen, _ = await window_under(endpoint, page, 0.9)
     assert min(seen) < BEFORE_THE_FIRST and seen[-1] == 100
+
+
+async def test_the_sdk_asks_for_no_metrics(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
+        model = endpoint(server.base_url, client="openai", in_flight=64)
+        await model.sample(QUESTION, range(1))
+        await asyncio.sleep(0.1)
+        assert sizes(model) == [64]

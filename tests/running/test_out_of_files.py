@@ -16,9 +16,10 @@ FILES = 72
 
 
 @pytest.mark.slow
-def test_few_open_files_are_this_machines_trouble(tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", ["http", "openai"])
+def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -> None:
     with listening(lambda asked: None) as server:
-        models = [{"name": name, "base_url": server.base_url} for name in MODELS]
+        models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]
         changes = {"models": models, "trials": {"min": 10, "max": 10}, "concurrency": 128}
         config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
         command = f'ulimit -n {FILES} && exec "$@"'

@@ -1,0 +1,131 @@
+"""The openai SDK as the client, for what only the SDK does.
+
+It costs several times the CPU of the default client per request (`benchmarks/throughput.md`). It only carries the
+bytes, over the same connections: bodies, retries, time limits and the meaning of what comes back are the same.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import httpx2
+import openai
+import orjson
+from pydantic import SecretStr
+
+from adaptive_eval.endpoints.client import (
+    BESIDE_BYTES,
+    PROBE_SECONDS,
+    Reply,
+    probe_trouble,
+    raising_failures,
+    read_to_end,
+    reply_of,
+    request_headers,
+    when_unauthorized,
+)
+from adaptive_eval.endpoints.failures import Failure
+from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.parsing import StreamReader
+from adaptive_eval.endpoints.posting import httpx_timeouts, incoming_response
+from adaptive_eval.endpoints.redaction import sent_in
+from adaptive_eval.endpoints.replicas import ProbeTrouble
+from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.transport import MOST_BYTES
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
+
+NO_KEY = "EMPTY"
+"""The SDK insists on a key; servers without one ignore it."""
+
+
+class SdkCaller:
+    """One SDK client per replica; it never retries by itself."""
+
+    def __init__(
+        self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
+    ) -> None:
+        headers = request_headers(config, sampling)
+        self.secrets = sent_in(headers, None if key is None else key.get_secret_value())
+        self.unauthorized = when_unauthorized(config, headers, key)
+        self._chat = config.api == "chat"
+        self._limit = sampling.timeout
+        known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY
+        reach = ServerAccess(config, folder)
+        # of the SDK's own headers httpx2 adds this one, for packings that it may not have
+        plain = {"Accept-Encoding": "identity"}
+        self._http = reach.client(plain, MAX_BODY)
+        self._http.event_hooks = {"request": [_bound]}
+        self._beside_http = reach.client(plain, BESIDE_BYTES)
+
+        def client(base_url: str, http: httpx2.AsyncClient) -> openai.AsyncOpenAI:
+            return openai.AsyncOpenAI(
+                api_key=known, base_url=base_url, default_headers=headers, max_retries=0, http_client=http
+            )
+
+        self._clients = {base_url: client(base_url, self._http) for base_url in config.replicas}
+        self._beside = {base_url: client(base_url, self._beside_http) for base_url in config.replicas}
+
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
+        """Send one request through the SDK."""
+        client = self._clients[base_url]
+        resource: Any = client.chat.completions if self._chat else client.completions
+        named = ("model", "messages", "prompt", "stream")
+        arguments: dict[str, Any] = {name: body[name] for name in named if name in body}
+        # what the SDK does not know (top_k, min_p, ...) it only sends in extra_body
+        arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
+        reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
+        return await self._read(resource.with_streaming_response.create, arguments, self._limit, reader, pulse)
+
+    async def models(self, base_url: str) -> Reply:
+        resource: Any = self._beside[base_url].models
+        return await self._read(resource.with_streaming_response.list, {}, PROBE_SECONDS)
+
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
+        """Any answer with a status below 500 is a sign of life."""
+        try:
+            reply = await self.models(base_url)
+        except Failure as failure:
+            return probe_trouble(failure)
+        return None if reply.status < 500 else ProbeTrouble(f"asked for its models it answers HTTP {reply.status}")
+
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+        """Report 404: the SDK is for gateways and proxies, behind which no server can be looked at."""
+        return 404, b""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+        await self._beside_http.aclose()
+
+    async def _read(
+        self,
+        call: Any,
+        arguments: Mapping[str, Any],
+        limit: float,
+        reader: StreamReader | None = None,
+        pulse: LastHeard | None = None,
+    ) -> Reply:
+        """Make one call of the SDK, and read what comes back as the default client does."""
+        begun = perf_counter()
+        with raising_failures(self.secrets, limit):
+            try:
+                async with asyncio.timeout(limit):
+                    async with call(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit))) as opened:
+                        came = incoming_response(opened.http_response)
+                        whole = await read_to_end(came, reader, pulse)
+            except openai.APIStatusError as error:
+                came = incoming_response(error.response)
+                whole = came.body  # the SDK has read it
+            except openai.APIConnectionError as error:
+                if isinstance(error.__cause__, httpx2.HTTPError):
+                    raise error.__cause__ from error.__cause__.__cause__  # which may be a certificate
+                raise
+        return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
+
+
+async def _bound(request: httpx2.Request) -> None:
+    """Bound the response by what was asked for."""
+    request.extensions[MOST_BYTES] = longest_response(orjson.loads(request.content), len(request.content))
