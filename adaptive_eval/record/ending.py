@@ -3,6 +3,7 @@
 An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -149,12 +150,29 @@ class Ending:
         return STOPPED if self.reason is None else why_finished(self.reason, self.trials > 0, looked, self.fixed)
 
     @property
+    def larger_horizon(self) -> int | None:
+        """Trials a question that would probably decide the rest, where the horizon has ended the run.
+
+        Twice what the undecided pairs need as they stand: once they were given up they have little error left.
+        """
+        trials = {} if self.results is None else self.results.decisions.get("trials")
+        most = trials.get("max") if isinstance(trials, Mapping) else None
+        if self.results is None or self.reason is not Reason.OUT_OF_REACH or not isinstance(most, int):
+            return None
+        needed = [pair.trials_needed or 0.0 for pair in self.results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
+        enough = 2 * math.ceil(max([float(most), *needed]))
+        step: int = 10 ** max(0, len(str(enough)) - 2)
+        return math.ceil(enough / step) * step
+
+    @property
     def next_step(self) -> str:
         """What to do next, in a sentence."""
         if self.fatal_error is not None:
             return "Next: mend that; the same command goes on."
         if self.reason is Reason.SETTLED and gate_outcome(self.gate) == UNDECIDED:
             return "Next: begin anew, since no further trial changes a call."
+        if (larger := self.larger_horizon) is not None:
+            return f"Next: a larger trials.max, about {larger:,}, may decide the rest."
         return NEXT_STEPS[self.reason]
 
     def _missing_for_blocked(self) -> Iterator[str]:

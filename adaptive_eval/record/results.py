@@ -239,6 +239,10 @@ class Caution:
     text: str
 
 
+REDECIDED = "redecided"
+"""Kind of the warning that settings which decide were changed after looks."""
+
+
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
     """How scores were corrected for the early end of the run."""

@@ -12,7 +12,7 @@ from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.record.lines import several
 from adaptive_eval.record.recorded import LOGS
-from adaptive_eval.record.results import Caution, ModelRow
+from adaptive_eval.record.results import REDECIDED, Caution, ModelRow
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, judged_by, judges_errors
 from adaptive_eval.store import (
@@ -99,7 +99,7 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         ]
         if told and event.looks:
             yield Caution(
-                "redecided",
+                REDECIDED,
                 None,
                 f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; all looks were taken anew "
                 "by these settings, and no promise covers a choice that was made by what earlier looks showed",

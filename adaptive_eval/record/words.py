@@ -17,7 +17,7 @@ from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.imports import SAID
 from adaptive_eval.record.lines import several
-from adaptive_eval.record.results import Results
+from adaptive_eval.record.results import REDECIDED, Results
 from adaptive_eval.record.scale import Scale
 
 
@@ -128,6 +128,13 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
     whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
     return f"{whose}, at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models{beside}"
+
+
+def promise_of(results: Results) -> str | None:
+    """The promise in one line, with what it does not cover."""
+    promise = promise_in_short(results.decisions)
+    redecided = any(warning.kind == REDECIDED for warning in results.warnings)
+    return f"{promise}; it does not cover settings that were changed after looks" if promise and redecided else promise
 
 
 def judged_by(decisions: Mapping[str, object]) -> str | None:

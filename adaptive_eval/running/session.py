@@ -155,6 +155,7 @@ class Session:
 
     async def _end(self) -> Ended:
         reason, self._over = self._controller.finished, True
+        self._scheduler.meter.stop()
         names = self._waited_for()
         self._controller.count_overrun(map(self._subject.models.index, names))
         results = await self._publisher.publish()

@@ -28,6 +28,10 @@ class RunMeter:
         """Begin to count."""
         self._started = time.monotonic()
 
+    def stop(self) -> None:
+        """Count no further: nothing more is asked."""
+        self._elapsed_before, self._started = self.elapsed(), None
+
     def hear(self, event: Event) -> None:
         """Take up that a server came up, or ended."""
         self.times.hear(event)

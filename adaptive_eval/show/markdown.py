@@ -21,7 +21,7 @@ from adaptive_eval.record.pairing import Pairing, by_trial_in_words
 from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
-from adaptive_eval.record.words import compares_bayes, draws_questions, promise_in_short
+from adaptive_eval.record.words import compares_bayes, draws_questions, promise_of
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.relabelled import rubric_sections
@@ -113,7 +113,13 @@ def pull_request(view: RunView) -> str:
     cost = cost_line(results, view.elapsed)
     if any(row.gate for row in results.groups):
         told += [text for text in _groups(shown) if text.startswith("|")]
-    return "\n\n".join([*told, _ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}."]) + "\n"
+    told += [_ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}."]
+    if (promised := promise_of(results)) is not None:
+        told.append(f"Promise: {promised}.")
+    if results.warnings:
+        first = markdown_cell(results.warnings[0].text, 300)
+        told.append(f"{several(len(results.warnings), 'warning')} in the report, the first: {first}")
+    return "\n\n".join(told) + "\n"
 
 
 def markdown(view: RunView) -> str:
@@ -138,7 +144,7 @@ def _findings(view: RunView) -> Iterator[str]:
     yield from _mishap(view)
     yield _ranking(results)
     yield _headline(results)
-    if (promised := promise_in_short(results.decisions)) is not None:
+    if (promised := promise_of(results)) is not None:
         yield f"Promise: {promised}."
     yield "  \n".join(_onwards(view))
     yield from _warnings(results)

@@ -19,7 +19,7 @@ from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import draws_questions, promise_in_short
+from adaptive_eval.record.words import draws_questions, promise_of
 from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, fit_columns, model_remark
 from adaptive_eval.store.address import is_address
 
@@ -68,7 +68,7 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
     yield from _turns(results)
     yield from _warnings(results)
     if directory is not None and not is_address(directory):  # beside which there is no file
-        yield f"results   {directory / RESULTS_FILE}, and beside it every answer"
+        yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
         if (directory / INSPECT_LOGS).is_dir():
             yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
 
@@ -106,17 +106,15 @@ def _next_steps(ended: Ended, command: str) -> Iterator[str]:
 
 
 def _raised_command(command: str, ended: Ended) -> str:
-    """The command that goes on, with twice the horizon if that ended the run; else what to raise."""
-    decisions = {} if ended.results is None else ended.results.decisions
-    trials, caps = (decisions.get(section) for section in ("trials", "budget"))
-    most = trials.get("max") if isinstance(trials, Mapping) else None
-    if ended.reason is not Reason.OUT_OF_REACH or not isinstance(most, int):
+    """The command that goes on, with a larger horizon if that ended the run; else what to raise."""
+    if (larger := ended.larger_horizon) is None:
         return f"raise the budget, then: {command}"
+    caps = None if ended.results is None else ended.results.decisions.get("budget")
     capped = isinstance(caps, Mapping) and any(cap is not None for cap in caps.values())
     words = shlex.split(command)
     old = [at for at, word in enumerate(words) if word.startswith(("trials.max=", "trials.epochs="))]
     kept = [word for at, word in enumerate(words) if at not in old and at + 1 not in old]
-    again = shlex.join([*kept, "--set", f"trials.max={2 * most}"])
+    again = shlex.join([*kept, "--set", f"trials.max={larger}"])
     return f"raise the {'budget and the ' if capped else ''}horizon: {again}"
 
 
@@ -200,7 +198,7 @@ def _pair_lines(results: Results) -> Iterator[str]:
         yield f"and {len(told) - SHOWN_PAIRS} more: see the report; {decided(results)}."
     elif undecided:
         yield f"{decided(results)}."
-    if (promised := promise_in_short(results.decisions)) is not None:
+    if (promised := promise_of(results)) is not None:
         yield f"promise   {promised}"
 
 
@@ -257,7 +255,7 @@ def _turns(results: Results) -> Iterator[str]:
 def _fixed_share(trials: int, fixed: int) -> str:
     if trials > fixed:
         return f"trials.max now allows {count(fixed)}"
-    return f"{trials / fixed:.0%} of {count(fixed)}"
+    return f"{trials / fixed:.0%} of a fixed design's {count(fixed)}"
 
 
 def _warnings(results: Results) -> Iterator[str]:

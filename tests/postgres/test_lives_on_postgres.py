@@ -99,7 +99,7 @@ def test_it_finds_what_any_run_finds_and_every_command_reads_it(
     assert "intact" in called("verify", word).output
     assert called("monitor", word).exit_code == called("monitor", str(plain)).exit_code
     seen = {str(one): called("monitor", str(one), "--once", "--display", "plain").output for one in (word, plain)}
-    assert "results   " in seen[str(plain)] and "results   " not in seen[word], "there is no such file"
+    assert "answers   " in seen[str(plain)] and "answers   " not in seen[word], "there is no such file"
     table = called("monitor", str(database)).output
     assert table.splitlines()[0].split()[:3] == ["run", "status", "trials"] and "kept" in table
     for words in (

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.simulate.server import serving
@@ -383,5 +384,9 @@ def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
     ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2")
     assert ended.exit_code == ExitCode.SPENT
     (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("for more")]
-    assert advice.endswith(" --set trials.max=4") and "trials.max=2" not in advice
+    command, _, larger = advice.partition(" --set trials.max=")
+    results = read_results(site.directory())
+    assert results is not None and "trials.max" not in command
+    needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
+    assert needed and int(larger) >= 2 * max(one or 0.0 for one in needed), "it would be given up again"
     assert "raise the horizon: adaptive-eval run " in advice and "budget" not in advice

@@ -112,7 +112,7 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     assert "Finished: every comparison is resolved or tied." in lines
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
     assert lines[-1] == f"Next: adaptive-eval report {tmp_path}", "there is nothing to continue"
-    assert all(len(line) <= 120 or line.startswith(("Next: ", "results ")) for line in lines)
+    assert all(len(line) <= 120 or line.startswith(("Next: ", "answers ")) for line in lines)
 
 
 def ten_models() -> Results:
@@ -132,7 +132,7 @@ async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(tmp_p
     assert lines[0] == finding(found) and lines[1] == ended.why
     assert [line.split()[1] for line in lines[3:13]] == [row.name for row in found.models]
     assert "and 6 more: see the report; 0 of 9 comparisons are decided." in lines
-    assert "results   runs/ten/results.json, and beside it every answer" in lines
+    assert "answers   adaptive-eval export runs/ten --format jsonl" in lines
     assert lines[-1] == "Next: adaptive-eval report runs/ten"
 
 
@@ -475,7 +475,10 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         [TrialUsage()] * 3,
     )
     assert results is not None
-    for trials, told in ((900, "900 trials (50% of 1,800)"), (2484, "2,484 trials (trials.max now allows 1,800)")):
+    for trials, told in (
+        (900, "900 trials (50% of a fixed design's 1,800)"),
+        (2484, "2,484 trials (trials.max now allows 1,800)"),
+    ):
         cost = replace(results.cost, trials=trials, fixed_trials=1800)
         assert any(told in line for line in findings(replace(results, cost=cost), None, tmp_path))
 

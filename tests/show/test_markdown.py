@@ -65,7 +65,7 @@ def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
     text, results = summary(view), view.results
     assert results is not None and view.ended is not None
     assert text.splitlines()[:4] == [view.name, "", finding(results), view.ended]
-    assert "|" not in text and "results  " not in text and "cost " in text
+    assert "|" not in text and "answers  " not in text and "cost " in text
     assert all(sentence in text for sentence in equal_sentences(results))
 
 
