@@ -13,7 +13,7 @@ from adaptive_eval.cli.shared import Overrides, reported
 from adaptive_eval.core import Look
 from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
-from adaptive_eval.record.results_file import write_results
+from adaptive_eval.record.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import verdict_counts
@@ -109,8 +109,9 @@ def _replay_once(prepared: PreparedReplay, directory: Path, seed: int | None) ->
     typer.echo(f"{why_finished(reason, looked, looked, _fixed(prepared))}\n")
     if results is not None:
         write_results(directory, results)
-        for line in findings(results, None, directory):
+        for line in findings(results, None, None):
             typer.echo(line)
+        typer.echo(f"results   {directory / RESULTS_FILE}")
     return EXIT_CODES[reason]
 
 

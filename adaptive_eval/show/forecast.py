@@ -78,13 +78,6 @@ WRITTEN: Mapping[str, tuple[str, Written]] = {
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
-PACES: Mapping[str, tuple[str, Written]] = {
-    "trials": WRITTEN["trials"],
-    "tokens": WRITTEN["tokens"],
-    "usd": ("", dollars),
-    "server_hours": ("server hours", _gpu_hours),
-    "seconds": ("", duration),
-}
 CAPS: Mapping[str, Written] = {
     "trials": lambda value: f"{count(value)} trials",
     "tokens": lambda value: f"{count(value)} tokens",
@@ -112,7 +105,6 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     yield from _smallest_fixed_design(forecast)
     yield from _time_line(forecast)
     yield from _remaining_costs(forecast)
-    yield from _other_pace(forecast)
     yield ""
     yield from _table(forecast)
     yield from _undecided(forecast, scale)
@@ -195,20 +187,13 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
 def in_time(times: float, quicker: str) -> str:
     """The time of a run beside a fixed number of trials, in words; `quicker` says how to shorten it."""
     told = f"it is expected to take {times:.1f} times as long as the fixed design"
-    return f"{told}, whose servers are always full; {quicker}" if times > LONGER else told
+    return f"{told}, whose servers are always full{quicker}" if times > LONGER else told
 
 
 def _quickest_pace(forecast: Forecast) -> str:
     if draws_questions(forecast.decisions):
-        return "larger blocks (trials.draw) take less, and more trials"
-    taken, timed = _pace(forecast), [pace for pace in forecast.paces if pace.seconds is not None]
-    if not timed:
-        return "trials.favour: time keeps its servers full"
-    soonest = min(timed, key=lambda pace: pace.seconds or 0.0)
-    if soonest.favour == taken:
-        return "no other trials.favour takes less time"
-    took = duration(soonest.seconds or 0.0)
-    return f"trials.favour: {soonest.favour} takes {took} and {count(soonest.trials)} trials"
+        return "; larger blocks (trials.draw) take less, and more trials"
+    return "" if _pace(forecast) == "time" else "; trials.favour: time keeps its servers full"
 
 
 def _remaining_costs(forecast: Forecast) -> Iterator[str]:
@@ -225,15 +210,6 @@ def _remaining_costs(forecast: Forecast) -> Iterator[str]:
             further = f"{more[0]} ({more[1]} .. {more[2]})"
             parts.append(further if name in ("usd", "seconds") else f"{further} {label}")
     yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
-
-
-def _other_pace(forecast: Forecast) -> Iterator[str]:
-    """What the run would take at a pace that it does not have."""
-    for pace in forecast.paces:
-        if pace.favour != _pace(forecast):
-            known = {name: value for name in PACES if (value := getattr(pace, name)) is not None}
-            told = ", ".join(f"{PACES[name][1](value)} {PACES[name][0]}".strip() for name, value in known.items())
-            yield f"  with trials.favour: {pace.favour}{'' if forecast.capped is None else ' and no cap'}: {told}"
 
 
 def _pace(forecast: Forecast) -> object:

@@ -16,7 +16,6 @@ from adaptive_eval.store.whereabouts import fresh_directory, newest_directory
 from adaptive_eval.study.first_answers import answers_before, describe_first_answers
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
-from adaptive_eval.study.paces import pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
     AnswerUsage,
     Pilot,
@@ -67,15 +66,14 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     worlds = list(_worlds(prepared, request, pilot))
     scenario = replace(scenario, before=answers_before(beginning, scenario, worlds, pilot, begun=goes_on))
     budget, left_out = _simulable(prepared.plan.budget, usage)
-    paces = paces_to_try(prepared, scenario)
-    simulations = simulate_all(scenario, worlds, budget, prepared.plan.trials.max, watch, paces)
+    simulations = simulate_all(scenario, worlds, budget, prepared.plan.trials.max, watch)
     basis = (
         *_basis(pilot, goes_on, len(bench.recorded)),
         *guesses,
         *grade.told,
         *describe_first_answers(scenario.before),
         *_swaps(prepared, scenario),
-        *_asked_ahead(scenario, measured=pilot is not None, tried="time" in paces or prepared.plan.pace.held),
+        *(_asked_ahead(scenario, measured=pilot is not None) if prepared.plan.pace.held else ()),
         *left_out,
     )
     found = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
@@ -85,7 +83,6 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     return replace(
         found,
         basis=(*found.basis, *same_seed_sentences(prepared, pilot, found.need.costs.trials.median)),
-        paces=tuple(pace_costs(prepared, scenario, simulations.paces, simulations.runs[simulations.need])),
         why_favoured=prepared.why_favoured,
         as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence, beside),
     )
@@ -194,10 +191,8 @@ def _swaps(prepared: PreparedRun, scenario: Scenario) -> Iterator[str]:
         yield "a pool with a place for each model is counted with one server a model: the run may be done sooner"
 
 
-def _asked_ahead(scenario: Scenario, *, measured: bool, tried: bool) -> Iterator[str]:
+def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
     """The assumption under which answers that the pace `time` asks ahead are counted."""
-    if not tried:
-        return
     served = scenario.served
     slots, sigma = (
         f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"

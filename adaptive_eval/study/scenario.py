@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ServingGroup
@@ -30,12 +29,10 @@ CAPS = tuple(field.name for field in fields(Budget))
 
 
 class Variant(NamedTuple):
-    """Confidence, budget and pace that simulations vary."""
+    """Confidence and budget that simulations vary."""
 
     confidence: float
     budget: Budget
-    favour: Favour | None = None
-    """None: as the run does."""
 
 
 def confidences(decisions: Decisions) -> tuple[float, ...]:
@@ -171,10 +168,7 @@ class Scenario:
     def plan(self, variant: Variant) -> Plan:
         """The run's plan with another confidence and another budget, of whose time some has passed."""
         stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})
-        trials = self.decisions.trials
-        if variant.favour is not None:
-            trials = trials.model_copy(update={"favour": variant.favour})
-        decisions = self.decisions.model_copy(update={"stopping": stopping, "trials": trials})
+        decisions = self.decisions.model_copy(update={"stopping": stopping})
         budget = self.left(variant.budget)
         plan = plan_on(self.bench, decisions, self.names, self.first, batched=bool(self.served.batched), budget=budget)
         cap = budget.wall_seconds

@@ -50,8 +50,6 @@ class SimulatedRun(NamedTuple):
     unhindered: float
     """The least cap on trials, and on nothing else, with which this run would have been the same."""
     comparisons: tuple[EndedComparison, ...]
-    held: tuple[float, ...] = ()
-    """Seconds for which the servers of each model are held; nothing where it was not timed."""
 
     def after(self, before: AnswersBefore) -> "SimulatedRun":
         """This run with the answers that come before it."""
@@ -62,7 +60,6 @@ class SimulatedRun(NamedTuple):
             gpu_seconds=self.gpu_seconds + before.gpu_seconds,
             seconds=self.seconds + before.to_come,
             unhindered=self.unhindered + before.trials,
-            held=tuple(seconds + before.to_come if seconds else seconds for seconds in self.held),
         )
 
     @property
@@ -200,7 +197,6 @@ def _make_run(
         seconds=nan if took is None else took.seconds,
         unhindered=unhindered,
         comparisons=tuple(_comparisons(plan, compared, truth)),
-        held=() if took is None else took.held,
     )
 
 

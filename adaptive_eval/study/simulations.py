@@ -3,9 +3,9 @@
 Worlds are added until what they say stands (`figures_settled`), so that many models, whose costs differ little from
 world to world, take few of them.
 
-Beside the run as it is configured stand a table (its budget times some factors at the configured confidence, and other
-confidences at its budget) and the other paces, all in the first of the same worlds: worlds differ more than what is
-varied does in one of them, so that few are enough to tell.
+Beside the run as it is configured stands a table (its budget times some factors at the configured confidence, and other
+confidences at its budget), in the first of the same worlds: worlds differ more than what is varied does in one of them,
+so that few are enough to tell.
 
 Standard errors after n runs: of a quantile of about normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
 1.71/sqrt(n) for the ends of the 80% interval; of a share sqrt(p (1 - p)/(n + 4)), with two more runs either way so that
@@ -19,7 +19,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from adaptive_eval.config.pace import Favour
 from adaptive_eval.core import Budget
 from adaptive_eval.study.scenario import (
     BOUNDLESS,
@@ -79,9 +78,6 @@ FIRST = 20
 TIMED = 20
 """Worlds in which runs are timed where that changes no trials: times differ less from world to world than those."""
 TABLE_FIRST, TABLE_STEP = 10, 5
-PACE_WORLDS = 3
-"""Worlds in which another pace is simulated: such a run takes long. It is told by its ratio to the configured pace in
-the same worlds; the median of so few by themselves would be off by several times as much."""
 
 
 class OnForecastProgress(Protocol):
@@ -110,8 +106,6 @@ class Simulations:
     worlds: int
     """Number of worlds that were enough."""
     table_worlds: int
-    paces: Mapping[Favour, Sequence[SimulatedRun]]
-    """The runs of each pace that was asked for, without any cap, in the first of the worlds."""
 
     @property
     def configured(self) -> Variant:
@@ -125,10 +119,8 @@ def simulate_all(
     budget: Budget,
     most: int,
     watch: OnForecastProgress,
-    paces: Sequence[Favour] = (),
 ) -> Simulations:
-    """The runs of the forecast in as many of the worlds as it takes, and those of the table and of other `paces` in the
-    first of them.
+    """The runs of the forecast in as many of the worlds as it takes, and those of the table in the first of them.
 
     `budget` is the run's own, and `most` its maximum of trials a question.
     """
@@ -136,11 +128,9 @@ def simulate_all(
     need = Variant(own, scaled(budget, BOUNDLESS))
     capped = Variant(own, budget) if is_capped(budget) else None
     first = [need] if capped is None else [need, capped]
-    at_pace = _at_paces(scenario, need, paces)
     cells = len(confidences(scenario.decisions)) + len(FACTORS) - 2
-    expected = len(worlds) * len(first) + few * cells + PACE_WORLDS * len(paces)
-    likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_WORLDS * len(paces)
-    others = [one for one in dict.fromkeys(at_pace.values()) if one != need]
+    expected = len(worlds) * len(first) + few * cells
+    likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells
     with SimulationWorkers(scenario, likely, most) as workers:
         work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
@@ -153,19 +143,9 @@ def simulate_all(
         budgets = _budgets(scenario, budget if capped is not None else Budget(trials=max(median, 1)), most)
         table = _table(scenario, budgets, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
-        to_come = few * sum(one not in work.runs for one in cells_to_fill)
-        work.progress.expect(to_come + PACE_WORLDS * len(others))
-        work.do(WantedRuns(others, min(PACE_WORLDS, end), timed=True))
+        work.progress.expect(few * sum(one not in work.runs for one in cells_to_fill))
         table_worlds = _fill_table(work, cells_to_fill, few)
-    tried = {pace: work.runs[one] for pace, one in at_pace.items()}
-    return Simulations(work.runs, need, capped, budgets, table, end, table_worlds, tried)
-
-
-def _at_paces(scenario: Scenario, need: Variant, paces: Sequence[Favour]) -> dict[Favour, Variant]:
-    """The run at every pace; those that come to the same rounds, as where there are many questions, are one."""
-    found = {scenario.plan(need).pace: need}
-    varied = {pace: need._replace(favour=pace) for pace in paces}
-    return {pace: found.setdefault(scenario.plan(one).pace, one) for pace, one in varied.items()}
+    return Simulations(work.runs, need, capped, budgets, table, end, table_worlds)
 
 
 def _ends(worlds: int, first: int, step: int) -> list[int]:

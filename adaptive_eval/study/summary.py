@@ -17,7 +17,6 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.grading import paid_servers
-from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import CAPS, NOTHING_BEFORE, TINY, Scenario
 from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun, count_recorded, price_counts
@@ -300,6 +299,17 @@ def _table(simulated: Simulations, most: float) -> tuple[TableCell, ...]:
             )
         )
     return tuple(cells)
+
+
+def ratio_estimate(few: Sequence[float], own: Sequence[float]) -> float:
+    """The median over all worlds of what is known of the first `few`, by its ratio to the run's `own` there.
+
+    What is not known of a world is nan.
+    """
+    if not np.all(np.asarray(own[: len(few)]) > 0.0):
+        return float(np.nanmedian(few))
+    ratios = np.asarray(few) / np.asarray(own[: len(few)])
+    return float(np.nanmedian(own) * np.nanmedian(ratios))
 
 
 def share_beside(

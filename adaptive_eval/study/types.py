@@ -141,21 +141,6 @@ class GradeCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class PaceCosts:
-    """Costs of the run at one pace, without any cap: medians over some of the worlds; None if unknown."""
-
-    favour: str
-    trials: float
-    tokens: float | None
-    usd: float | None
-    server_hours: float | None
-    """Until the last answer of each server that is paid by the hour; None too where there is none."""
-    seconds: float | None
-    decided: float
-    """Comparisons that are resolved or tied."""
-
-
-@dataclass(frozen=True, slots=True)
 class Forecast:
     """A forecast, as its file has it."""
 
@@ -199,8 +184,6 @@ class Forecast:
     undecided: tuple[Undecided, ...]
     """Within the budget, the likeliest first."""
     limits: SmallestDifferences
-    paces: tuple[PaceCosts, ...] = ()
-    """Every pace that could be favoured; empty where it is given by itself, or where that would take too long."""
     why_favoured: str | None = None
     """Why `trials.favour: auto` takes what the decisions name; None where it was given."""
     as_many: FixedWithAsMany | None = None

@@ -38,13 +38,13 @@ def planned(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *arguments])
 
 
-ONE_PACE = ("--set", "trials.lookahead=1")
-"""The other paces are not forecast: it takes much less time."""
+IN_STEP = ("--set", "trials.lookahead=1")
+"""A run that is not timed, which takes much less time."""
 
 
-def forecast(*arguments: str, worlds: int = 10, every_pace: bool = False) -> dict[str, Any]:
+def forecast(*arguments: str, worlds: int = 10, timed: bool = False) -> dict[str, Any]:
     """What is written; what is shown of it is its text `shown`."""
-    pace = () if every_pace else ONE_PACE
+    pace = () if timed else IN_STEP
     done = planned(*arguments, *pace, "--worlds", str(worlds), "--json", "forecast.json")
     assert done.exit_code == ExitCode.REACHED, done.output
     content: dict[str, Any] = json.loads(Path("forecast.json").read_text())
@@ -129,18 +129,17 @@ def test_a_budget_is_forecast_beside_the_need_and_multiplied_in_the_table() -> N
 
 @pytest.mark.parametrize("cap", [(), ("--set", "budget.trials=5000"), ("--set", "budget.usd=9")])
 def test_no_row_has_more_trials_than_the_maximum_for_everyone(cap: tuple[str, ...]) -> None:
-    found = forecast(str(write_config(Path())), *cap, every_pace=True)
+    found = forecast(str(write_config(Path())), *cap, timed=True)
     most = found["fixed"]["trials"]
     assert most == 3 * 8 * 12
     assert max(cell["budget"].get("trials", 0) for cell in found["table"]) <= most
     assert max(cell["trials"] for cell in found["table"]) <= most
-    assert max(pace["trials"] for pace in found["paces"]) <= most
 
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_forecast() -> None:
     path = write_config(Path())
-    one, again, other = (forecast(str(path), "--seed", seed, every_pace=True) for seed in "001")
+    one, again, other = (forecast(str(path), "--seed", seed, timed=True) for seed in "001")
     assert one == again
     assert one["need"] != other["need"]
 
@@ -209,7 +208,7 @@ def test_what_cannot_be_planned_is_refused(runs: Path, arguments: list[str], mes
 @pytest.mark.slow
 def test_the_program_itself() -> None:
     path = write_config(Path())
-    command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10", *ONE_PACE]
+    command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10", *IN_STEP]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == ExitCode.REACHED, done.stderr
     assert "everything is decided with a chance of" in done.stdout
@@ -219,28 +218,18 @@ def test_the_program_itself() -> None:
 
 def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known() -> None:
     path = write_config(Path())
-    known = planned(str(path), "--worlds", "10", *ONE_PACE).stdout
+    known = planned(str(path), "--worlds", "10", *IN_STEP).stdout
     assert "times as long as the fixed design" in known and "the worst case" in known
-    unknown = planned(str(path), "--worlds", "10", *ONE_PACE, "--set", "sampling={temperature: 0.6}").stdout
+    unknown = planned(str(path), "--worlds", "10", *IN_STEP, "--set", "sampling={temperature: 0.6}").stdout
     assert "tokens are not known: give a pilot, or sampling.max_tokens for a guess" in unknown
 
 
-PACES = ["answers", "time"]
-
-
-def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
-    """By its figures: fewer trials than a fixed number, and less time for `time` where there are many slots."""
-    words = (str(write_config(Path())), "--set", "concurrency=64", "--set", "stopping.rule.options.worth=10")
-    found = forecast(*words, every_pace=True)
-    at = {pace["favour"]: pace for pace in found["paces"]}
-    assert list(at) == PACES
-    assert max(one["trials"] for one in found["paces"]) <= found["fixed"]["trials"]
-    assert at["time"]["seconds"] < at["answers"]["seconds"]
+def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
+    found = forecast(str(write_config(Path())), timed=True)
     taken = found["decisions"]["trials"]["favour"]
-    assert taken in at and f"pace      {taken}, since {found['why_favoured']}" in found["shown"]
-    given = forecast(str(write_config(Path())), "--set", "trials.favour=answers", every_pace=True)
+    assert f"pace      {taken}, since {found['why_favoured']}" in found["shown"]
+    given = forecast(str(write_config(Path())), "--set", "trials.favour=answers", timed=True)
     assert given["why_favoured"] is None and "pace      answers\n" in given["shown"]
-    assert forecast(str(write_config(Path())))["paces"] == []
 
 
 @pytest.mark.slow
@@ -250,15 +239,13 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
 
 
-@pytest.mark.parametrize("taken", PACES)
-def test_what_takes_longer_names_the_pace_that_takes_the_least_time(taken: str) -> None:
-    """Not the one that the run has already."""
+@pytest.mark.parametrize("taken", ["answers", "time"])
+def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> None:
+    """Unless the run has it already."""
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.favour={taken}")
-    found = forecast(*words, "--set", "stopping.rule.options.worth=50", every_pace=True)
-    soonest = min(found["paces"], key=lambda pace: pace["seconds"])["favour"]
+    found = forecast(*words, "--set", "stopping.rule.options.worth=50", timed=True)
     assert found["times_as_long"] > 1.0
-    advised = "no other trials.favour takes less time" if soonest == taken else f"trials.favour: {soonest} takes "
-    assert advised in found["shown"]
+    assert ("trials.favour: time keeps its servers full" in found["shown"]) == (taken == "answers")
 
 
 def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> None:
@@ -279,7 +266,7 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
     """Every round takes the turn of a batch, so that the pace of fewest looks takes the least time by far."""
     path = write_config(Path())
     direct, batched = (
-        forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, every_pace=every)
+        forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, timed=every)
         for models, more, every in (
             (batch_models({}), (), False),
             (batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}), (), True),
@@ -288,7 +275,6 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
     assert any("a batch is guessed to be answered in 1 h, whatever its size" in one for one in batched["basis"])
     assert batched["fixed"]["seconds"] == pytest.approx(3600.0)
     assert batched["fixed"]["usd"] == pytest.approx(direct["fixed"]["usd"] / 2)
-    assert batched["paces"] == [], "how large rounds are is a property of the service"
     assert "a batch is" not in " ".join(direct["basis"])
 
 
@@ -330,7 +316,7 @@ def test_of_very_many_questions_some_are_proposed() -> None:
         models = "\n".join(f"- {{name: model-0{number}, simulate: true}}" for number in (1, 2))
         world = f"questions: {{world: many_questions, limit: {questions}}}"
         Path("many.yaml").write_text(f"{world}\nmodels:\n{models}\ngrader: numeric\ntrials: {{min: 4, max: 8}}\n")
-        done = planned("many.yaml", *ONE_PACE, "--worlds", "10")
+        done = planned("many.yaml", *IN_STEP, "--worlds", "10")
         assert done.exit_code == ExitCode.REACHED, done.output
         return "hint      16,000 trials come before the first look; with `trials: {min: 1, max: 1, draw: 200}` 400" in (
             done.stdout

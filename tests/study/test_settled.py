@@ -11,11 +11,10 @@ from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Budget, Trials
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
-from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run
 from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all
-from adaptive_eval.study.summary import share_beside
+from adaptive_eval.study.summary import ratio_estimate, share_beside
 
 
 def ended(trials: float, reached: bool = False) -> SimulatedRun:
@@ -69,19 +68,6 @@ def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
     assert spared
 
 
-def test_a_pace_that_comes_to_the_same_rounds_is_simulated_once() -> None:
-    decisions = Decisions.model_validate({"trials": {"max": 12, "favour": "answers"}})
-    found = simulate_all(
-        scenario(decisions=decisions),
-        [level(0.9, 0.1)] * 10,
-        Budget(),
-        12,
-        lambda *_, at_once=False: None,
-        ("answers", "time"),
-    )
-    assert found.paces["answers"] is found.runs[found.need] is not found.paces["time"]
-
-
 @pytest.mark.parametrize(
     ("few", "own", "told"),
     [("0000", "00001111", 0.0), ("0001", "00111111", 0.375), ("0111", "00111111", 0.875), ("00111111",) * 2 + (0.75,)],
@@ -92,8 +78,8 @@ def test_a_share_is_known_by_what_it_is_in_the_same_worlds(few: str, own: str, t
     assert share_beside(two, all_own, lambda run: float(run.reached)) == pytest.approx(told)
 
 
-def test_a_pace_is_known_by_its_ratio_in_the_same_worlds() -> None:
-    """Worlds that differ by a factor of ten, and a pace that always takes a tenth more."""
+def test_a_cell_is_known_by_its_ratio_in_the_same_worlds() -> None:
+    """Worlds that differ by a factor of ten, and a cell that always takes a tenth more."""
     own = [1000.0 * 10.0 ** (number / 20) for number in range(20)]
     few = [1.1 * trials for trials in own[:2]]
     assert ratio_estimate(few, own) == pytest.approx(1.1 * np.median(own))

@@ -75,7 +75,7 @@ def costs(categories: int) -> ServiceCosts:
 def decided(run: SimulatedRun) -> list[object]:
     """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
     pairs = [one._replace(trials_needed=0.0) for one in run.comparisons]
-    return [*run._replace(unhindered=0.0, comparisons=())[:-2], *pairs, *run.held]
+    return [*run._replace(unhindered=0.0, comparisons=())[:-1], *pairs]
 
 
 def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:

@@ -221,9 +221,9 @@ def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left
 
 @pytest.mark.parametrize(("factor", "size"), [(1.0, 12), (0.5, 2), (BOUNDLESS, 12)])
 def test_calls_begin_with_the_first_round_that_each_of_the_caps_allows(factor: float, size: int) -> None:
-    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80}}))
+    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80, "favour": "time"}}))
     budget = scaled(Budget(trials=2 * QUESTIONS * 12), factor)
-    made = one.plan(Variant(0.95, budget, "time"))
+    made = one.plan(Variant(0.95, budget))
     assert made.opening[0, 0] == size
     assert made.rule.start == size / 80  # type: ignore[attr-defined]
 
