@@ -65,22 +65,24 @@ GLOSSARY: Mapping[str, Term] = {
     "z": Term(
         "z",
         "The difference of two scores divided by its standard error, positive where the first model is ahead. The "
-        "further from 0, the less likely it is that the difference is chance.",
+        "further from 0, the less likely it is that the difference is chance. Under a gate, delta is added to the "
+        "difference of model and baseline: a positive z speaks for a pass, a negative one for a fail.",
     ),
     "boundary": Term(
         "Boundary",
-        "A winner is called at the first look at which z lies beyond this value. It is larger than for a single look, "
+        "A call is made at the first look at which |z| reaches this value. It is larger than for a single look, "
         "because looking often gives chance more opportunities. What was called stays called, even if z comes back "
         "later. The rule `published` has one constant value, and judges anew at every look.",
     ),
     "rho": Term(
         "ρ, order confidence",
-        "Φ(|z|): how probable it is, from this look alone, that the model with the better score is the better model.",
+        "Φ(|z|): how probable it is, from this look alone, that the model with the better score is the better model. A "
+        "gate, which decides about a margin, has none.",
     ),
     "resolved": Term(
         "Resolved",
-        "It is decided which of the two models is better. Later looks do not undo it, except under the rule "
-        "`published`.",
+        "It is decided which of the two models is better, or, under a gate, whether the model passes. Later looks do "
+        "not undo it, except under the rule `published`.",
     ),
     "tied": Term(
         "Tied",

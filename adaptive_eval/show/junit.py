@@ -65,10 +65,10 @@ def _score_text(results: Results, row: GateRow) -> str:
         for name in (row.model, row.baseline)
     ]
     (pair,) = (one for one in results.pairs if {one.better, one.worse} == {row.model, row.baseline})
-    z, boundary = number_or_dash(pair.z), number_or_dash(pair.boundary)
+    z = pair.z if pair.z is None or pair.better == row.model else -pair.z
     scores += [
         f"{safe_line(one.group)}: {one.gate}, {scale.score(one.score)} ({scale.interval(one.lo, one.hi)})"
         for one in results.groups
         if one.model == row.model and one.gate is not None
     ]
-    return "\n".join([*scores, f"z with delta given: {z} for {safe_line(pair.better)}, boundary {boundary}"])
+    return "\n".join([*scores, f"z of the difference with delta added: {number_or_dash(z)}"])

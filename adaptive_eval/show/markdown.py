@@ -16,6 +16,7 @@ from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.finding import difference, finding, letters_tell_more, model_verdicts
+from adaptive_eval.record.gate import gate_terms
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.pairing import Pairing, by_trial_in_words
 from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
@@ -71,7 +72,8 @@ SHOWN_EVENTS = 30
 MEANINGS = {
     "z now": "z now: by all trials; z favours the model that stands first.",
     "rho": "rho: Phi(|z|).",
-    "called": "called: the look that decided it, and what z was then and had to reach.",
+    "boundary now": "boundary now: what |z| has to reach.",
+    "called": "called: the look that decided it, and what |z| was then and had to reach.",
     "trials a question needed": "Trials a question needed: at which it would be called if nothing else changed.",
     "questions needed": "Questions needed: of which it would be called if nothing else changed.",
     "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
@@ -334,36 +336,43 @@ def _pairing_meaning(one: Pairing) -> str:
 
 
 def _comparisons(results: Results) -> Iterator[str]:
-    if results.pairs:
-        yield "## Comparisons" if results.compares else "## How precise the scores are"
-        head = ["comparison" if results.compares else "score", "verdict", "difference", "z now", "boundary now", "rho"]
-        head += ["called", f"{needed_in_words(results, 0.0)[1]} needed", "ties within"]
-        head, rows = informative_columns(head, (_compared(results, pair) for pair in results.pairs))
-        yield markdown_table(head, rows)
-        yield " ".join(meaning for column, meaning in MEANINGS.items() if column in head)
+    if not results.pairs:
+        return
+    z, meanings = "z now", MEANINGS
+    if (terms := gate_terms(results.decisions, results.weights)) is not None:
+        z, of = f"z of (difference + {terms.scale.points(terms.delta)})", ""
+        if any(row.gate for row in results.groups):
+            z, of = "z of the gate", ", with its delta, of the one that decides or is nearest to failing"
+        meanings = {z: f"{z}: by all trials{of}; positive speaks for a pass, negative for a fail."} | MEANINGS
+    head = ["comparison" if results.compares else "score", "verdict", "difference", z, "boundary now", "rho"]
+    head += ["called", f"{needed_in_words(results, 0.0)[1]} needed", "ties within"]
+    yield "## Comparisons" if results.compares else "## How precise the scores are"
+    head, rows = informative_columns(head, (_compared(results, pair) for pair in results.pairs))
+    yield markdown_table(head, rows)
+    yield " ".join(meaning for column, meaning in meanings.items() if column in head)
     turned = [
         f"- {markdown_cell(better)} over {'the reference' if worse is None else markdown_cell(worse)}"
         for better, worse in results.reversals
     ]
-    if turned:
+    if turned and terms is None:  # the outcomes of a gate say it
         yield "## Called before, and in the other order today"
         yield "\n".join(turned)
 
 
 def _compared(results: Results, pair: PairRow) -> list[str]:
     open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
+    gate = next((row for row in results.gate if row.model in (pair.better, pair.worse)), None)
+    model, over, other = (pair.better, "over", pair.worse) if gate is None else (gate.model, "against", gate.baseline)
     return [
-        markdown_cell(pair.better)
-        if pair.worse is None
-        else f"{markdown_cell(pair.better)} over {markdown_cell(pair.worse)}",
-        pair.verdict.replace("_", " "),
-        difference(results, pair) if results.compares else "",
-        number_or_dash(pair.z),
-        number_or_dash(pair.boundary),
-        number_or_dash(pair.rho, 4),
+        markdown_cell(model) if other is None else f"{markdown_cell(model)} {over} {markdown_cell(other)}",
+        pair.verdict.replace("_", " ") if gate is None or open_ else gate.outcome,
+        difference(results, pair, model) if results.compares else "",
+        number_or_dash(pair.z if pair.z is None or model == pair.better else -pair.z),
+        number_or_dash(pair.boundary) if open_ else "",
+        number_or_dash(pair.rho, 4) if gate is None else "",
         _call_text(pair),
         needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
-        scale.width(pair.certifiable_delta) if open_ else "",
+        scale.width(pair.certifiable_delta) if open_ and gate is None else "",
     ]
 
 

@@ -50,12 +50,13 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     assert [(row["model"], row["baseline"], row["outcome"]) for row in found] == [("build", "production", "FAIL")]
     assert report(tmp_path, "md").splitlines()[2].startswith("**FAIL: build ")
     assert [line.split(":")[0] for line in report(tmp_path, "summary").splitlines()[:3]] == ["gate", "", "FAIL"]
-    verdict, _, _, _, *ranked, _, ending = report(tmp_path, "pr").splitlines()
+    verdict, _, _, _, *ranked, _, ending, _, promise = report(tmp_path, "pr").splitlines()
     assert verdict.startswith("**FAIL: build ") and verdict.endswith("**")
     cells = [[cell.strip() for cell in line.split("|")[2:5]] for line in ranked]
     assert [name for name, _, _ in cells] == ["production", "build"]
     assert all(re.fullmatch(SCORE, score) and re.fullmatch(rf"{SCORE} .. {SCORE}", lo_hi) for _, score, lo_hi in cells)
     assert re.match(r"1 of 1 comparison is decided\. Cost: [\d,]+ trials \(", ending)
+    assert promise.startswith("Promise: ")
     assert '"outcome":"FAIL"' in report(tmp_path, "html") and '"outcome":"FAIL"' in report(tmp_path, "json")
     (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")
     assert case.attrib == {"classname": "gate", "name": "build against production"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from live_runs import MODELS, EndedRuns, Site
+from page_views import simulated, world
 from played import Played
 from typer.testing import CliRunner
 
@@ -93,6 +94,30 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     assert "corrected" not in "\n".join(findings(results, None, None)), "the report has them"
     refused = replace(results, early_end=EarlyEnd(0, "it went on without a model"))
     assert "was not worked out: it went on without a model." in markdown(replace(view, results=refused))
+
+
+def test_a_gate_is_told_as_a_gate() -> None:
+    """Its z is of the difference with delta added, its verdicts are outcomes, and it has no confidence in an order."""
+    objective = {"kind": "baseline", "baseline": "d", "gate": True}
+    view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})
+    text, results = markdown(view), view.results
+    assert results is not None and {row.outcome for row in results.gate} == {"PASS", "FAIL", "UNDECIDED"}
+    _, _, details = text.partition("## Comparisons")
+    head, _, *rows = [line.strip("| ").split("|") for line in details.splitlines() if line.startswith("|")][: 2 + 7]
+    columns = [re.sub(" +", " ", one).strip() for one in head]
+    assert columns[:5] == ["comparison", "verdict", "difference", "z of (difference + 4 points)", "boundary now"]
+    assert not {"rho", "z now", "ties within"} & set(columns)
+    scores = {row.name: row.score for row in results.models}
+    for cells, gate, pair in zip(rows, results.gate, results.pairs, strict=True):
+        name, verdict, gap, z, boundary = (cell.strip() for cell in cells[:5])
+        assert name == f"{gate.model} against d"
+        called = pair.verdict == "resolved"
+        assert verdict == (gate.outcome if called else pair.verdict.replace("_", " "))
+        apart = 100 * ((scores[gate.model] or 0.0) - (scores["d"] or 0.0))
+        assert gap.startswith(f"{apart:.1f} points") and pair.sigma is not None and pair.boundary is not None
+        assert float(z) == pytest.approx((apart + 4.0) / (100 * pair.sigma), abs=0.02)
+        assert boundary == ("" if called else f"{pair.boundary:.2f}"), "closed: it has nothing to reach any more"
+        assert not called or (float(z) > 0.0) == (verdict == "PASS")
 
 
 def test_z_at_the_call_stands_beside_z_now(view: RunView) -> None:
