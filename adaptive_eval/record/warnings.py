@@ -36,7 +36,7 @@ DECIDING = ("stopping.", "objective.", "prior_evidence")
 """Settings of what is called, and when."""
 HARMLESS = "stopping.futility"
 """Giving up sooner or later adds no false call."""
-AFRESH = "a run that is begun with the larger horizon (--fresh) has all of it, and rule: anytime needs none"
+AFRESH = "a new run with this maximum (--fresh) would not, nor would rule: anytime"
 
 
 def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
@@ -46,7 +46,7 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
         date = f" ({dates[number]})" if number < len(dates) else ""
         way = "raised" if extension.now > extension.before else "lowered"
         looks = f"look {extension.looks}"
-        said = f"horizon {way} from {extension.before} to {extension.now} trials a question after {looks}{date}"
+        said = f"trials.max was {way} from {extension.before} to {extension.now} after {looks}{date}"
         yield Caution("horizon", None, f"{said}: {_extension_price(rule, extension)}")
 
 
@@ -59,16 +59,13 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     confidence = getattr(rule, "confidence", None)
     error = "its error" if confidence is None else f"its error ({2.0 * (1.0 - confidence):.3g})"
     if not able.any():
-        return (
-            f"every undecided comparison had spent {error} by then, and stays undecided whatever its trials show; "
-            f"{AFRESH}"
-        )
-    left, bound = extension.left[able], extension.boundary[able]
-    spent = f", {len(able) - able.sum()} had none left" if not able.all() else ""
+        return f"what was undecided had spent all of {error}, and stays undecided; {AFRESH}"
+    which = f"the {several(int(able.sum()), 'undecided comparison')} of two models"
+    spent = "" if able.all() else f", and {len(able) - able.sum()} with no error left can no longer be decided"
+    bound, was = _range(extension.boundary[able]), _range(extension.was[able], digits=3)
     return (
-        f"each comparison of two models that was undecided ({len(able)}) may spend what was left of {error} given its "
-        f"looks: {_range(left)}{spent}; at the new horizon |z| must reach {_range(bound)} instead of "
-        f"{_range(extension.was[able], digits=3)}, so that the promise stands; {AFRESH}"
+        f"{which} must reach |z| of {bound} now and not of {was}, since part of {error} was spent{spent}; the promise "
+        f"stands; {AFRESH}"
     )
 
 

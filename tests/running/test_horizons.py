@@ -27,12 +27,12 @@ def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
         first = reader.looks()
     run_to(site, 6)
     said = run_to(site, 9)
-    assert "horizon raised from 3 to 6 trials a question after look" in said
+    assert "trials.max was raised from 3 to 6 after look" in said
     results = json.loads((site.directory() / "results.json").read_text())
     texts = [warning["text"] for warning in results["warnings"] if warning["kind"] == "horizon"]
-    assert [text.split(" trials")[0] for text in texts] == [
-        "horizon raised from 3 to 6",
-        "horizon raised from 6 to 9",
+    assert [text.split(" after")[0] for text in texts] == [
+        "trials.max was raised from 3 to 6",
+        "trials.max was raised from 6 to 9",
     ]
     with closing(RunReader.open(site.directory())) as reader:
         looks = reader.looks()
