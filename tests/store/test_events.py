@@ -185,6 +185,7 @@ STORED = [
             "graded_by": None,
             "repeated": {"ada": 5},
             "repeats_count": False,
+            "seeds_match": False,
         },
     ),
     (
