@@ -65,8 +65,8 @@ GLOSSARY: Mapping[str, Term] = {
     "z": Term(
         "z",
         "The difference of two scores divided by its standard error, positive where the first model is ahead. The "
-        "further from 0, the less likely it is that the difference is chance. Under a gate, delta is added to the "
-        "difference of model and baseline: a positive z speaks for a pass, a negative one for a fail.",
+        "further from 0, the less likely it is that the difference is chance. Under a gate, delta is first added "
+        "to the score of the model that is judged.",
     ),
     "boundary": Term(
         "Boundary",
