@@ -4,8 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from browsing import Tabs
+from browsing import Tabs, unfold
 from live_runs import Site
+from page_views import simulated, world
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.view import read_view
@@ -35,3 +36,30 @@ def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site
     assert "Nothing is decided by them alone" not in page.inner_text("#details")
     says = page.locator("#ranking tbody tr").all_inner_texts()
     assert any("cyd" in row and "FAIL" in row for row in says), says
+
+
+def test_the_page_tells_a_gate_as_a_gate(tabs: Tabs) -> None:
+    """Its z is of the difference with delta added, its verdicts are outcomes, and it has no confidence in an order."""
+    objective = {"kind": "baseline", "baseline": "d", "gate": True}
+    view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})
+    assert view.results is not None
+    page = tabs.report(report_page(view))
+    unfold(page)
+    rule, details, judged = "#stopping", "#details", "z of (difference + 4.0 points)"
+    for gate, pair in zip(view.results.gate, view.results.pairs, strict=True):
+        panel = page.locator(f"{rule} .panel", has_text=f"{gate.model}against d")
+        z = (pair.z or 0.0) * (1 if pair.better == gate.model else -1)
+        word = gate.outcome if pair.verdict == "resolved" else "out of reach"
+        reach = "now" if pair.verdict == "resolved" else f"of {pair.boundary:.2f}"
+        assert panel.locator(".below").inner_text().split("\n") == [word, f"z {z:.2f} {reach}".replace("-", "−")]
+        row = page.locator(f"{details} tbody tr", has=page.locator(f"th bdi:text-is('{gate.model}')")).first
+        assert word in row.inner_text()
+        panel.click()
+        large = page.locator(f"{rule} .large").inner_text()
+        assert f"{gate.model} against d" in large and f"{judged}, positive speaks for a pass" in large
+        assert {"passes", "fails"} <= set(page.locator(f"{rule} .large text.region").all_text_contents())
+        assert "is better" not in large and "ρ" not in large and "resolved" not in large and "tied" not in large
+        page.locator(f"#matrix td[data-row='{gate.model}'][data-column='d']").click()
+        panel_of_pair = page.inner_text("#matrix .detail")
+        assert f"{judged}, {gate.model} against d" in panel_of_pair and f"{z:.2f}".replace("-", "−") in panel_of_pair
+        assert "ρ" not in panel_of_pair and ("Boundary" in panel_of_pair) == (pair.verdict != "resolved")

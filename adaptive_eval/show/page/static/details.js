@@ -2,14 +2,14 @@
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
-import { againstText, pairText, resultsOf, score, verdictWord, zText } from "./facts.js";
+import { againstText, pairText, resultsOf, score, zText } from "./facts.js";
 import { groupTables } from "./groups.js";
 import { metricsTable } from "./metrics.js";
 import { nothing, region, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, duration, name, number, percent, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { Facts } from "./facts.js" */
+/** @import { Facts, Pair } from "./facts.js" */
 /** @import { ModelRow, PairRow, RunView, TermKey } from "./sent.js" */
 /** @import { Section } from "./parts.js" */
 
@@ -49,7 +49,7 @@ export const details = {
       facts.drawnFrom === null ? shrunk(facts) : null,
       groupTables(results),
       metricsTable(results),
-      results.reversals.length
+      results.reversals.length && !facts.gate
         ? h(
             "p",
             { class: "note" },
@@ -177,7 +177,8 @@ function below(text) {
  * @param {RunView} view @param {Facts} facts @returns {{title: string, cell: (row: ModelRow) => Child} | null}
  */
 function comparisonsBeside(view, facts) {
-  const { models, pairs } = resultsOf(view);
+  const { models } = resultsOf(view);
+  const { pairs } = facts;
   if (!pairs.length) return null;
   const { compares, in_order: inOrder, baseline, value } = facts.objective;
   const of = (/** @type {ModelRow} */ row) =>
@@ -202,15 +203,15 @@ function comparisonsBeside(view, facts) {
   return { title, cell: (row) => verdictCell(nearest(row), facts) };
 }
 
-/** @param {PairRow | undefined} pair @param {Facts} facts */
+/** @param {Pair | undefined} pair @param {Facts} facts */
 function verdictCell(pair, facts) {
   if (!pair) return "";
   const z = pair.z === null ? null : h("span", { class: "z" }, zText(pair));
   const rho = pair.rho === null ? "" : `, ρ = ${percent(pair.rho, 2)}`;
   return h(
     "span",
-    { class: "verdict", "data-tip": `${pairText(facts, pair)}: ${verdictWord(pair.verdict)}${rho}` },
-    badge(pair.verdict),
+    { class: "verdict", "data-tip": `${pairText(facts, pair)}: ${pair.word}${rho}` },
+    badge(pair.verdict, pair.word),
     z,
   );
 }

@@ -26,6 +26,7 @@ import { count, number, percent, plain } from "./text.js";
  */
 
 /** @typedef {{key: string, first: string, second: string | null, points: Point[]}} Series */
+/** @typedef {PairRow & {word: string}} Pair with its verdict in words */
 
 /** @type {("resolved" | "tied" | "open" | "out_of_reach" | "blocked")[]} */
 export const VERDICTS = ["resolved", "tied", "open", "out_of_reach", "blocked"];
@@ -49,6 +50,8 @@ export function factsOf(view) {
   const low = Math.min(...view.weights);
   const high = Math.max(...view.weights);
   const decisions = /** @type {Decisions} */ (results?.decisions ?? view.configuration);
+  const inPercent = low >= 0 && high <= 1;
+  const gate = gateOf(view, inPercent, decisions);
   return {
     names,
     rankOf: new Map(names.map((name, rank) => [name, rank])),
@@ -56,16 +59,57 @@ export function factsOf(view) {
     low,
     high,
     weights: view.weights,
-    inPercent: low >= 0 && high <= 1,
+    inPercent,
+    gate,
+    over: gate ? "against" : "over",
+    pairs: (results?.pairs ?? []).map((pair) => told(pair, gate)),
     objective: view.objective,
     decisions,
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
-    series: seriesOf(view),
+    series: seriesOf(view, gate),
     verdicts: counted(results?.pairs ?? []),
     fixed: fixedCost(view),
     serverTimeIsPaid: serverTimeIsPaid(view),
     launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
   };
+}
+
+/**
+ * What a gate judges, and its outcome for each model.
+ * @param {RunView} view @param {boolean} inPercent @param {Decisions} decisions
+ */
+function gateOf({ results, objective: { baseline } }, inPercent, decisions) {
+  if (!results?.gate.length) return null;
+  const several = results.groups.some((row) => row.gate);
+  const delta = difference({ inPercent }, decisions.stopping?.delta ?? 0).replace("+", "");
+  return {
+    baseline,
+    outcomes: new Map(results.gate.map((row) => [row.model, row.outcome])),
+    z: several ? "z of the gate" : `z of (difference + ${delta})`,
+  };
+}
+
+/** @typedef {ReturnType<typeof gateOf>} Gate */
+
+/**
+ * Under a gate the model stands first, and positive z speaks for a pass.
+ * @template {{better: string, worse: string | null, z: number | null}} P @param {P} pair @param {Gate} gate @returns {P}
+ */
+function modelFirst(pair, gate) {
+  if (!gate || pair.better !== gate.baseline || pair.worse === null) return pair;
+  return { ...pair, better: pair.worse, worse: pair.better, z: pair.z === null ? null : -pair.z };
+}
+
+/** @param {PairRow} pair @param {Gate} gate @returns {Pair} */
+function told(pair, gate) {
+  const word = verdictWord(pair.verdict);
+  if (!gate) return { ...pair, word };
+  const turned = modelFirst(pair, gate);
+  const outcome = gate.outcomes.get(turned.better) ?? word;
+  const called = outcome === "UNDECIDED" ? "called, but UNDECIDED" : outcome;
+  const sampled = turned === pair || pair.sampled_z === null ? pair.sampled_z : -pair.sampled_z;
+  const own = { sampled_z: sampled, rho: null, certifiable_delta: null };
+  return { ...turned, ...own, word: pair.verdict === "resolved" ? called : word };
 }
 
 /** What would call a comparison, and how many: of drawn questions there is one trial each. @param {Facts} facts */
@@ -89,7 +133,7 @@ export function score(facts, value, digits = 1) {
   return facts.inPercent ? percent(value, digits) : number(value, digits + 2);
 }
 
-/** A difference of scores: points of a percent scale. @param {Facts} facts @param {number | null} value */
+/** A difference of scores: points of a percent scale. @param {{inPercent: boolean}} facts @param {number | null} value */
 export function difference(facts, value) {
   if (value === null) return number(null);
   const sign = value > 0 ? "+" : "";
@@ -179,16 +223,14 @@ export function notJudged(view, facts, model) {
 /** A comparison in words. @param {Facts} facts @param {{better: string, worse: string | null}} pair */
 export function pairText(facts, pair, longest = 40) {
   const better = plain(pair.better, longest);
-  return pair.worse === null ? `${better} ${againstText(facts)}` : `${better} over ${plain(pair.worse, longest)}`;
+  return `${better} ${pair.worse === null ? againstText(facts) : `${facts.over} ${plain(pair.worse, longest)}`}`;
 }
 
-/** z beside its boundary; where a call stands though z has come back since, z alone. @param {PairRow} pair */
+/** z, and what it has to reach where the pair is not decided. @param {PairRow} pair */
 export function zText(pair) {
   if (pair.z === null || pair.verdict === "blocked") return "";
-  if (pair.boundary === null) return `z ${number(pair.z)}`;
-  return pair.verdict === "resolved" && Math.abs(pair.z) < pair.boundary
-    ? `z ${number(pair.z)} now`
-    : `z ${number(pair.z)} of ${number(pair.boundary)}`;
+  if (SETTLED.has(pair.verdict) || pair.boundary === null) return `z ${number(pair.z)} now`;
+  return `z ${number(pair.z)} of ${number(pair.boundary)}`;
 }
 
 /**
@@ -226,15 +268,16 @@ function counted(pairs) {
 /**
  * Every comparison that was ever looked at, as a line over the looks: positive z favours `first`, who is ahead now.
  * `tie` is the |z| within which the pair would be called tied: delta / sigma - boundary.
- * @param {RunView} view @returns {Map<string, Series>}
+ * @param {RunView} view @param {Gate} gate @returns {Map<string, Series>}
  */
-function seriesOf(view) {
+function seriesOf(view, gate) {
   /** @type {Map<string, Series>} */
   const series = new Map();
-  const delta = view.configuration.stopping?.delta ?? 0;
+  const delta = gate ? 0 : (view.configuration.stopping?.delta ?? 0);
   for (const look of view.looks) {
     const place = new Map(look.models.map((name, at) => [name, at]));
-    for (const pair of look.pairs) {
+    for (const seen of look.pairs) {
+      const pair = modelFirst(seen, gate);
       const key = pairKey(pair.better, pair.worse);
       if (!series.has(key)) series.set(key, { key, first: pair.better, second: pair.worse, points: [] });
       const line = entry(series, key);

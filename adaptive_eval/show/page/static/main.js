@@ -5,7 +5,7 @@ import { onNight } from "./chart.js";
 import { details } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
-import { entry, factsOf, pairKey, pairText, verdictWord } from "./facts.js";
+import { entry, factsOf, pairKey, pairText } from "./facts.js";
 import { glossary } from "./glossary.js";
 import { heat } from "./heat.js";
 import { labels } from "./labels.js";
@@ -150,8 +150,9 @@ function openPage(page, view, api) {
 
   return {
     show(/** @type {RunView} */ fresh) {
-      announce(announcer, state.view, fresh, state.facts);
+      const before = state.view;
       Object.assign(state, { view: fresh, facts: factsOf(fresh) });
+      announce(announcer, before, state.facts);
       drawTop();
       all();
       dialog.redraw();
@@ -231,17 +232,17 @@ function footer(view) {
 
 /**
  * Says which verdicts are new, for those who do not see them.
- * @param {HTMLElement} announcer @param {RunView} before @param {RunView} after @param {Facts} facts
+ * @param {HTMLElement} announcer @param {RunView} before @param {Facts} facts
  */
-function announce(announcer, before, after, facts) {
+function announce(announcer, before, facts) {
   const known = new Map((before.results?.pairs ?? []).map((pair) => [pairKey(pair.better, pair.worse), pair.verdict]));
-  const fresh = (after.results?.pairs ?? []).filter(
+  const fresh = facts.pairs.filter(
     (pair) => pair.verdict !== "open" && known.get(pairKey(pair.better, pair.worse)) !== pair.verdict,
   );
   if (fresh.length)
     announcer.textContent = fresh
       .slice(0, 5)
-      .map((pair) => `${pairText(facts, pair)}: ${verdictWord(pair.verdict)}`)
+      .map((pair) => `${pairText(facts, pair)}: ${pair.word}`)
       .join("; ");
 }
 

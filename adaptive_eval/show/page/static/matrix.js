@@ -2,19 +2,19 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { difference, entry, needs, pairKey, resultsOf, score, verdictWord } from "./facts.js";
+import { difference, entry, needs, pairKey, pairText, resultsOf, score, SETTLED } from "./facts.js";
 import { moveInGrid, stepOf } from "./grid.js";
 import { nothing, factList } from "./parts.js";
 import { MOST_IN_A_TABLE, layOf, paintSquares, squareAt, squares, stepped } from "./squares.js";
 import { term } from "./terms.js";
 import { chance, name, number, percent, plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { Facts } from "./facts.js" */
-/** @import { PairRow, RunView } from "./sent.js" */
+/** @import { Facts, Pair } from "./facts.js" */
+/** @import { RunView } from "./sent.js" */
 /** @import { Section, State } from "./parts.js" */
 /** @import { Fill, Square } from "./squares.js" */
 
-/** @typedef {Map<string, PairRow>} Pairs */
+/** @typedef {Map<string, Pair>} Pairs */
 
 /** @type {Section} */
 export const matrix = {
@@ -24,7 +24,7 @@ export const matrix = {
     if (!view.z.length) return nothing("There is nothing to compare before the first look.");
     if (view.z.length < 2) return nothing("There is only one model, so that nothing is compared.");
     const level = levelOf(facts);
-    const pairs = pairsOf(view);
+    const pairs = pairsOf(facts);
     const chosen = chosenOf(facts, ui.cell);
     const label = "z of every model against every other";
     const all =
@@ -72,9 +72,9 @@ export const matrix = {
   },
 };
 
-/** What the objective compares. @param {RunView} view @returns {Pairs} */
-function pairsOf(view) {
-  const compared = resultsOf(view).pairs.filter((pair) => pair.worse !== null);
+/** What the objective compares. @param {Facts} facts @returns {Pairs} */
+function pairsOf(facts) {
+  const compared = facts.pairs.filter((pair) => pair.worse !== null);
   return new Map(compared.map((pair) => [pairKey(pair.better, pair.worse), pair]));
 }
 
@@ -96,7 +96,7 @@ function placeOf(facts, [model, other]) {
 /** @param {HTMLCanvasElement} canvas @param {State} state */
 function paint(canvas, state) {
   const { view, facts, ui, width } = state;
-  const [level, pairs, names] = [levelOf(facts), pairsOf(view), facts.names];
+  const [level, pairs, names] = [levelOf(facts), pairsOf(facts), facts.names];
   const picked = placeOf(facts, chosenOf(facts, ui.cell));
   paintSquares(
     canvas,
@@ -118,7 +118,7 @@ function tell(root, { view, facts }, at) {
   if (at === null || at[0] === at[1]) return;
   /** @type {HTMLElement} */ (root.querySelector(".readout")).textContent = labelOf(
     [facts.names[at[0]], facts.names[at[1]]],
-    standing(view, pairsOf(view), levelOf(facts), [facts.names[at[0]], facts.names[at[1]]], at),
+    standing(view, pairsOf(facts), levelOf(facts), [facts.names[at[0]], facts.names[at[1]]], at),
   );
 }
 
@@ -186,7 +186,7 @@ function key(level) {
  * @property {number | null} z
  * @property {boolean} stands among all pairs
  * @property {boolean} called by the run
- * @property {PairRow | undefined} compared by the objective
+ * @property {Pair | undefined} compared by the objective
  */
 
 /**
@@ -204,14 +204,14 @@ function standing(view, pairs, level, [model, other], [row, column]) {
   return {
     z: view.z[row][column],
     stands: p < level,
-    called: compared?.verdict === "resolved",
+    called: compared?.verdict === "resolved" && !resultsOf(view).gate.length, // which is not about the order
     compared,
   };
 }
 
 /** @param {[string, string]} models @param {Standing} found */
 function labelOf([model, other], { z, stands, compared }) {
-  const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared && verdictWord(compared.verdict)];
+  const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared?.word];
   return `${plain(model)} against ${plain(other)}: ${said.filter(Boolean).join(", ")}`;
 }
 
@@ -283,17 +283,21 @@ function detail(view, facts, pairs, [model, other]) {
       " against ",
       name(other, 40),
       " ",
-      compared ? badge(compared.verdict) : h("span", { class: "quiet" }, "not compared by the objective"),
+      compared
+        ? badge(compared.verdict, compared.word)
+        : h("span", { class: "quiet" }, "not compared by the objective"),
     ),
     factList(rows),
   ];
 }
 
-/** @param {Facts} facts @param {PairRow} pair @returns {[Child, Child][]} */
+/** @param {Facts} facts @param {Pair} pair @returns {[Child, Child][]} */
 function comparedRows(facts, pair) {
+  const judged = facts.gate ? `${facts.gate.z}, ${pairText(facts, pair)}` : null;
   return [
-    [term("boundary"), number(pair.boundary)],
-    [term("rho", "ρ = Φ(z)"), chance(pair.rho)],
+    ...(judged === null ? [] : [/** @type {[Child, Child]} */ ([term("z", judged), number(pair.z)])]),
+    ...(SETTLED.has(pair.verdict) ? [] : [/** @type {[Child, Child]} */ ([term("boundary"), number(pair.boundary)])]),
+    ...(judged !== null ? [] : [/** @type {[Child, Child]} */ ([term("rho", "ρ = Φ(|z|)"), chance(pair.rho)])]),
     [term("information"), percent(pair.information)],
     [term("power"), percent(pair.power)],
     [term(needs(facts).key), needs(facts).of(pair)],

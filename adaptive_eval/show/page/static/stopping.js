@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { SETTLED, entry, comparesNothing, needs, pairKey, pairText, resultsOf, score, unit } from "./facts.js";
+import { SETTLED, entry, comparesNothing, needs, pairKey, pairText, score, unit } from "./facts.js";
 import { nothing, region, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, number, percent, plural } from "./text.js";
@@ -21,7 +21,7 @@ export const stopping = {
     const { view, facts, ui } = state;
     const keyOf = (/** @type {PairRow} */ pair) => pairKey(pair.better, pair.worse);
     // after a resume with other settings the results may be ahead of the looks, which are taken anew
-    const pairs = (view.results?.pairs ?? []).filter((pair) => facts.series.has(keyOf(pair)));
+    const pairs = facts.pairs.filter((pair) => facts.series.has(keyOf(pair)));
     if (!pairs.length) return nothing(emptiness(view));
     const keys = pairs.map(keyOf);
     const chosen =
@@ -85,7 +85,7 @@ function explanation(facts, points) {
     return h("p", null, "A score is known once half of its 95% interval is within the width that was asked for.");
   const gap = hasGap(points) ? " A gap: the two were not compared at those looks." : "";
   const tie =
-    (facts.decisions.stopping?.delta ?? 0) > 0
+    !facts.gate && (facts.decisions.stopping?.delta ?? 0) > 0
       ? [
           " Within the inner wedge, which opens as the difference becomes known to within ",
           term("delta", "delta"),
@@ -98,7 +98,7 @@ function explanation(facts, points) {
     "A comparison is called at the first ",
     term("look", "look"),
     " at which ",
-    term("z"),
+    term("z", facts.gate?.z),
     " lies beyond the ",
     term("boundary", "boundary"),
     ", above it or below.",
@@ -128,8 +128,8 @@ function picker(state, chosen, current) {
 
 /** What is not decided, and how many trials it would need. @param {State} state */
 function undecided(state) {
-  const { view, facts } = state;
-  const { pairs } = resultsOf(view);
+  const { facts } = state;
+  const { pairs } = facts;
   const rows = pairs.filter((pair) => !SETTLED.has(pair.verdict));
   if (!rows.length)
     return h(
@@ -151,7 +151,7 @@ function undecided(state) {
         head: [
           "Comparison",
           "Verdict",
-          comparesNothing(facts) ? term("sigma_here", "σ") : term("z"),
+          comparesNothing(facts) ? term("sigma_here", "σ") : term("z", facts.gate?.z),
           term("boundary"),
           term("power"),
           term(needs(facts).key),
@@ -162,7 +162,7 @@ function undecided(state) {
         long: { state, list: "undecided" },
         rows: sorted.map((pair) => [
           pairText(facts, pair),
-          badge(pair.verdict),
+          badge(pair.verdict, pair.word),
           comparesNothing(facts) ? score(facts, pair.sigma, 2) : number(pair.z),
           number(pair.boundary),
           percent(pair.power),

@@ -7,9 +7,9 @@ import { data } from "./parts.js";
 import { term } from "./terms.js";
 import { chance, number, percent, plain } from "./text.js";
 /** @import { Scale } from "./chart.js" */
-/** @import { Facts, Point, Series } from "./facts.js" */
+/** @import { Facts, Pair, Point, Series } from "./facts.js" */
 /** @import { State } from "./parts.js" */
-/** @import { PairRow, TermKey } from "./sent.js" */
+/** @import { TermKey } from "./sent.js" */
 
 /** @typedef {(point: Point) => number | null} Curve */
 
@@ -62,7 +62,9 @@ function curvesOf(facts, one) {
     lower: (point) => (point.boundary === null ? null : -point.boundary),
     tie: (point) => point.tie,
     label: (value) => number(value, Number.isInteger(value) ? 0 : 1),
-    title: `z, positive where ${plain(one.first, 30)} is ahead`,
+    title: facts.gate
+      ? `${facts.gate.z}, positive speaks for a pass`
+      : `z, positive where ${plain(one.first, 30)} is ahead`,
   };
 }
 
@@ -88,7 +90,7 @@ function planeOf(points, extent, [left, right], [bottom, top]) {
 
 /**
  * The comparison as a button among others, on a scale that all share.
- * @param {Facts} facts @param {Series} one @param {PairRow} pair @param {boolean} chosen
+ * @param {Facts} facts @param {Series} one @param {Pair} pair @param {boolean} chosen
  */
 export function small(facts, one, pair, chosen) {
   const { width, height, top, right, bottom, left } = SMALL;
@@ -101,7 +103,11 @@ export function small(facts, one, pair, chosen) {
     "button",
     { type: "button", class: "panel", "data-key": one.key, "data-pair": one.key, "aria-pressed": String(chosen) },
     h("span", { class: "title" }, plain(pair.better, 40)),
-    h("span", { class: "title second" }, pair.worse === null ? againstText(facts) : `over ${plain(pair.worse, 40)}`),
+    h(
+      "span",
+      { class: "title second" },
+      pair.worse === null ? againstText(facts) : `${facts.over} ${plain(pair.worse, 40)}`,
+    ),
     s(
       "svg",
       { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
@@ -109,7 +115,7 @@ export function small(facts, one, pair, chosen) {
       walked(points, curves, plane),
       marked(last(points), pair.verdict, curves, plane, 5),
     ),
-    h("span", { class: "below" }, badge(pair.verdict), h("span", { class: "digits" }, zText(pair))),
+    h("span", { class: "below" }, badge(pair.verdict, pair.word), h("span", { class: "digits" }, zText(pair))),
   );
 }
 
@@ -191,7 +197,7 @@ function backdrop(points, curves, { x, y, level, extent }) {
   ];
 }
 
-/** The comparison over the whole width. @param {State} state @param {Series} one @param {PairRow | undefined} pair */
+/** The comparison over the whole width. @param {State} state @param {Series} one @param {Pair | undefined} pair */
 export function large(state, one, pair) {
   const { facts } = state;
   const width = Math.max(state.width, 280);
@@ -223,10 +229,10 @@ export function large(state, one, pair) {
   return h(
     "div",
     { class: "large" },
-    h("h3", null, title, " ", badge(last(points).verdict)),
+    h("h3", null, title, " ", badge(last(points).verdict, wordOf(last(points), pair))),
     h("p", { class: "axis" }, curves.title),
     chart,
-    dataTable(facts, one, curves),
+    dataTable(facts, one, curves, pair),
   );
 }
 
@@ -273,13 +279,15 @@ function regionLabels(facts, one, curves, { x, y, level, extent }, room) {
     places.sort((first, second) => Math.abs(second - end) - Math.abs(first - end))[0];
   const wedge = Math.max(0, curves.tie(latest) ?? 0);
   const value = againstText(facts).replace("against ", "");
-  const better = (/** @type {string | null} */ name) => `${fitted(name ?? "", room)} is better`;
+  const better = (/** @type {string} */ name) => `${fitted(name, room)} is better`;
+  const [above, below] = facts.gate
+    ? ["passes", "fails"]
+    : one.second === null
+      ? [`above ${value}`, `below ${value}`]
+      : [better(one.first), better(one.second)];
   return [
-    label(free(level(extent[1]) + 16, level(boundary) - 8), one.second === null ? `above ${value}` : better(one.first)),
-    label(
-      free(level(extent[0]) - 8, level(-boundary) + 17),
-      one.second === null ? `below ${value}` : better(one.second),
-    ),
+    label(free(level(extent[1]) + 16, level(boundary) - 8), above),
+    label(free(level(extent[0]) - 8, level(-boundary) + 17), below),
     level(-wedge) - level(wedge) > 30 ? label(free(level(wedge) + 15, level(-wedge) - 7), "tied", "region tie") : null,
   ];
 }
@@ -288,19 +296,24 @@ function regionLabels(facts, one, curves, { x, y, level, extent }, room) {
  * Where a comparison stands, as parts of a sentence; `key` is the word of the glossary that explains one.
  * @param {Facts} facts
  * @param {Series} one
- * @param {PairRow | undefined} pair
+ * @param {Pair | undefined} pair
  * @returns {{key?: TermKey, text: string}[]}
  */
 function summaryOf(facts, one, pair) {
   const now = last(one.points);
   /** @type {{key?: TermKey, text: string}[]} */
-  const parts = [{ key: /** @type {TermKey} */ (now.verdict), text: calledText(facts, one) }];
+  const parts = [{ key: /** @type {TermKey} */ (now.verdict), text: calledText(facts, one, pair) }];
   if (comparesNothing(facts))
     parts.push(
       { text: `half of the interval is ${score(facts, WIDTH_95 * now.sigma, 2)}` },
       { text: `asked for ${score(facts, facts.objective.half_width, 2)}` },
     );
-  else parts.push({ key: "z", text: `z ${number(now.z)} ${againstBoundary(now)} now` });
+  else if (!pair) parts.push({ key: "z", text: `z ${number(now.z)} ${againstBoundary(now)} at look ${now.look}` });
+  else {
+    const z = pair.z !== null && pair.better !== one.first ? -pair.z : pair.z;
+    const open = SETTLED.has(pair.verdict) ? "" : ` ${againstBoundary(pair)}`;
+    parts.push({ key: "z", text: `z ${number(z)}${open} now` });
+  }
   if (now.information !== null)
     parts.push({
       key: "information",
@@ -314,16 +327,21 @@ function summaryOf(facts, one, pair) {
 
 /**
  * The verdict, with the look at which it was called and what was known then.
- * @param {Facts} facts @param {Series} one
+ * @param {Facts} facts @param {Series} one @param {Pair | undefined} pair
  */
-function calledText(facts, one) {
+function calledText(facts, one, pair) {
   const now = last(one.points);
   const before = one.points.findLastIndex((point) => point.verdict !== now.verdict);
   const called = SETTLED.has(now.verdict) ? one.points[before + 1] : undefined;
-  const word = verdictWord(now.verdict);
+  const word = wordOf(now, pair);
   if (!called) return word;
-  const then = comparesNothing(facts) || called === now ? "" : `, at z ${number(called.z)} ${againstBoundary(called)}`;
+  const then = comparesNothing(facts) ? "" : `, at z ${number(called.z)} ${againstBoundary(called)}`;
   return `${word} at look ${called.look}${then}`;
+}
+
+/** A verdict at a look: what was called then stands. @param {Point} point @param {Pair | undefined} pair */
+function wordOf(point, pair) {
+  return pair?.verdict === point.verdict ? pair.word : verdictWord(point.verdict);
 }
 
 /** @param {{boundary: number | null}} given */
@@ -331,8 +349,8 @@ function againstBoundary({ boundary }) {
   return boundary === null ? "(too early for a call)" : `against ${number(boundary)}`;
 }
 
-/** @param {Facts} facts @param {Series} one @param {Curves} curves */
-function dataTable(facts, one, curves) {
+/** @param {Facts} facts @param {Series} one @param {Curves} curves @param {Pair | undefined} pair */
+function dataTable(facts, one, curves, pair) {
   const shown = (/** @type {number | null} */ value) =>
     comparesNothing(facts) ? score(facts, value, 2) : number(value);
   const head = [
@@ -347,7 +365,7 @@ function dataTable(facts, one, curves) {
     shown(curves.value(point)),
     shown(curves.upper(point)),
     percent(point.information, 1),
-    verdictWord(point.verdict),
+    wordOf(point, pair),
   ];
   return data(titleOf(facts, one), () => ({ head, rows: one.points.map(row), texts: 5 }), `data-${one.key}`);
 }
