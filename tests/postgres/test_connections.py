@@ -44,6 +44,9 @@ print("held", flush=True)
 time.sleep(600)
 """
 
+END_WRITERS = "SELECT pg_terminate_backend(pid, 60000) FROM pg_locks WHERE locktype = 'advisory'"
+"""Ends the sessions that hold a run, and waits until they are gone."""
+
 
 def numbers(store: Store) -> list[int]:
     return [one.trial for one in store.reader.outcomes()]
@@ -77,7 +80,7 @@ def test_a_session_that_the_database_ends_is_taken_up_by_another(
 ) -> None:
     store = open_store()
     for number in range(3):
-        server.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_locks WHERE locktype = 'advisory'", database.database)
+        server.execute(END_WRITERS, database.database)
         store.commit(CommitBatch([make_trial(trial=number)]))
     assert numbers(store) == [0, 1, 2] and list_runs(database)[0].held
 
@@ -89,7 +92,7 @@ def test_a_writer_whose_place_is_taken_writes_no_more(
 
     store = open_store()
     store.commit(CommitBatch([make_trial()]))
-    server.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_locks WHERE locktype = 'advisory'", database.database)
+    server.execute(END_WRITERS, database.database)
     elsewhere = tmp_path / "another-machine" / "two-by-two"
     whereabouts.point_to(elsewhere, database)
     other = open_store(at=elsewhere)
