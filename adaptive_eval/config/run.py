@@ -20,7 +20,7 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.graders.by_benchmark import asked_graders, rubric_beside
+from adaptive_eval.graders.by_benchmark import asked_grader, asked_graders, rubric_beside
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -316,8 +316,8 @@ class RunConfig(Decisions):
 
     def stated(self) -> dict[str, object]:
         """The sections that decide, and `judged_by`, the kind of grader, where one may err in its own way."""
-        kinds = [one.kind for one in asked_graders(self.grader).values()]
-        return super().stated() | ({"judged_by": kinds[0]} if kinds else {})
+        asked = asked_grader(self.grader)
+        return super().stated() | ({} if asked is None else {"judged_by": asked.kind})
 
     @property
     def keys(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.graders.by_benchmark import asked_grader
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import GraderOptions
@@ -81,7 +81,7 @@ async def agreement(
     keys: Collection[str] = (),
 ) -> Agreement:
     """Grade a sample again; an answer on which the grader fails is one with another grade."""
-    for asked in asked_graders(grader).values():
+    if (asked := asked_grader(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
     pool = GradingPool(grader, rubric, folder=folder, keys=keys)
     try:

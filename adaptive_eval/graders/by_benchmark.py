@@ -82,6 +82,11 @@ def asked_graders(grader: GraderOptions) -> Mapping[str, AskedGrader]:
     return {name: one for name, one in graders_of(grader).items() if isinstance(one, AskedGrader)}
 
 
+def asked_grader(grader: GraderOptions) -> AskedGrader | None:
+    """The first of those; None if nobody is asked for grades."""
+    return next(iter(asked_graders(grader).values()), None)
+
+
 def questions_of(benchmark: str, questions: Sequence[Question]) -> Sequence[Question]:
     """The questions of a benchmark; all of them where it has no name."""
     return [one for one in questions if benchmark_named(one.id) == benchmark] if benchmark else questions

@@ -29,7 +29,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import spent_in
-from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.graders.by_benchmark import asked_grader
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.record.history import stored_plan
@@ -169,8 +169,10 @@ async def _regrade(
         anew = done.changed > 0 or (header is not None and header.meaning != store.reader.header().meaning)
         opening = judged_cells(standing) if anew else []
         last = store.reader.newest_trial_id if opening else None
-        told = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
-        events: list[Event] = [TrialsRegraded(done.answers, **told, opening=last)]
+        number = done.answers
+        events: list[Event] = [
+            TrialsRegraded(number, answers=number, changed=done.changed, failed=done.failed, opening=last)
+        ]
         events += [] if thresholds is None else [thresholds]
         events += [] if ledger is None else [ledger.taken_back()]
         events += sum_by_model(filter(None, map(in_vain, regrades, used)))
@@ -249,7 +251,7 @@ def _fitted(
 
 def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
     """A stored configuration to grade by; raises `ConfigError` if it names code or a server. Its folder is left out."""
-    for asked in asked_graders(config.grader).values():
+    if (asked := asked_grader(config.grader)) is not None:
         raise ConfigError(
             f"the run in {directory} is graded by a {asked.kind} at an address that the run names, and nothing "
             "is sent to one because of that; if it is yours: `adaptive-eval run` with your configuration judges what "

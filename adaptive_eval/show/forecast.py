@@ -181,19 +181,18 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
     """The meaning of these figures, and the time beside a fixed design."""
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
     if forecast.times_as_long is not None:
-        yield f"  {in_time(forecast.times_as_long, _quickest_pace(forecast))}"
+        told = [f"  it is expected to take {forecast.times_as_long:.1f} times as long as the fixed design"]
+        if forecast.times_as_long > LONGER:
+            told = [f"{told[0]}, whose servers are always full", *_quicker(forecast)]
+        yield "; ".join(told)
 
 
-def in_time(times: float, quicker: str) -> str:
-    """The time of a run beside a fixed number of trials, in words; `quicker` says how to shorten it."""
-    told = f"it is expected to take {times:.1f} times as long as the fixed design"
-    return f"{told}, whose servers are always full{quicker}" if times > LONGER else told
-
-
-def _quickest_pace(forecast: Forecast) -> str:
+def _quicker(forecast: Forecast) -> Iterator[str]:
+    """What would take less time."""
     if draws_questions(forecast.decisions):
-        return "; larger blocks (trials.draw) take less, and more trials"
-    return "" if _pace(forecast) == "time" else "; trials.favour: time keeps its servers full"
+        yield "larger blocks (trials.draw) take less, and more trials"
+    elif _pace(forecast) != "time":
+        yield "trials.favour: time keeps its servers full"
 
 
 def _remaining_costs(forecast: Forecast) -> Iterator[str]:
