@@ -30,10 +30,11 @@ from adaptive_eval.running.greedy import FOLDER as GREEDY
 from adaptive_eval.running.greedy import ask_greedily
 from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSource
+from adaptive_eval.running.launched import LOGS, RemoteServers
 from adaptive_eval.running.notify import open_notifier
 from adaptive_eval.running.opponent import FOLDER as OPPONENT
 from adaptive_eval.running.opponent import ask_opponent, opponent_begun
-from adaptive_eval.running.serving import LOGS, RemoteServers, opened_endpoints
+from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.running.session import Session
 from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
 from adaptive_eval.store import (

@@ -15,7 +15,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
-from adaptive_eval.running.serving import LOGS, RemoteHosts, file_name
+from adaptive_eval.running.launched import LOGS, OpenedHosts, file_name
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
@@ -87,7 +87,7 @@ class RunSites:
     def __init__(self, cluster: SitePlacing) -> None:
         self._cluster = cluster
 
-    def open(self, prepared: PreparedRun, store: Store) -> RemoteHosts:
+    def open(self, prepared: PreparedRun, store: Store) -> OpenedHosts:
         """A host for each site, nothing of which is placed yet, and an endpoint for each model that has sites."""
         config = prepared.config
         digest = _short_digest(f"{store.directory.resolve()}\0{store.reader.created}")
@@ -100,7 +100,7 @@ class RunSites:
                 name = run + place.name
                 plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), silence)
                 hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
-        return RemoteHosts(hosts, served.endpoints)
+        return OpenedHosts(hosts, served.endpoints)
 
 
 class _Place(NamedTuple):

@@ -26,7 +26,8 @@ from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.questions.types import Question
-from adaptive_eval.running.serving import allow_open_files, file_name, open_server, require_programs
+from adaptive_eval.running.launched import file_name, open_server, require_programs
+from adaptive_eval.running.serving import allow_open_files
 from adaptive_eval.scheduler.grading import ATTEMPTS
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,

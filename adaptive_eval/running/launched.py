@@ -1,0 +1,158 @@
+"""The servers that a run starts on this machine, and the interface of those that are started elsewhere."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Protocol
+
+from adaptive_eval.config.prepare import PreparedRun, launch_words, missing_programs
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.redaction import forms_of
+from adaptive_eval.endpoints.secrets import secrets_in
+from adaptive_eval.endpoints.types import Endpoint, Notice
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.launch.command import environment_of, free_ports
+from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.host import ExclusivePlaces, Host
+from adaptive_eval.launch.pooled import PooledEndpoint
+from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+from adaptive_eval.store import Store
+from adaptive_eval.supply.hosts import ServerHost
+
+LOGS = "logs"
+"""The folder in a run's directory that servers print to."""
+
+
+class StartedHost(ServerHost, Protocol):
+    """A host that starts servers, here or elsewhere."""
+
+    @property
+    def up(self) -> bool:
+        """One of its models is served."""
+        ...
+
+    async def unload(self, *, at_once: bool = False) -> None:
+        """Serve nothing."""
+        ...
+
+    def kill(self) -> None:
+        """Make what is being stopped end at once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHosts:
+    """Hosts, and the endpoint of each model that they serve, by model index; nothing is started yet."""
+
+    hosts: Sequence[StartedHost]
+    endpoints: Mapping[int, Endpoint]
+
+
+class RemoteServers(Protocol):
+    """Starts the servers of a run on other machines."""
+
+    def open(self, prepared: PreparedRun, store: Store) -> OpenedHosts:
+        """Hosts for the models of the run, which is stored there; nothing is started."""
+        ...
+
+
+def open_hosts(
+    config: RunConfig,
+    environment: Mapping[str, str],
+    logs: Path,
+    places: ExclusivePlaces,
+    notices: Sequence[Notice] = (),
+) -> OpenedHosts:
+    """A host for each launched model, or for those that share one; raises `ConfigError`."""
+    require_programs(config, environment)
+    if config.servers.pool is not None and config.servers.pool.of_cluster:
+        raise ConfigError("pool.places: cluster needs a cluster: run it with --ray, or name places of this machine")
+    ports, hosts = free_ports(), []
+    for group in config.serving_groups:
+        for place in group.places or (None,):
+            servers = {
+                number: open_server(config, number, environment, logs, place, ports, notices) for number in group.models
+            }
+            hosts.append(Host(place, servers, places))
+    return OpenedHosts(hosts, _endpoints_by_model(hosts))
+
+
+def require_programs(config: RunConfig, environment: Mapping[str, str]) -> None:
+    """Raise `ConfigError` where the program of a server is not on this machine."""
+    if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
+        raise ConfigError("\n".join(problems))
+
+
+def open_server(
+    config: RunConfig,
+    number: int,
+    environment: Mapping[str, str],
+    logs: Path,
+    place: str | None,
+    ports: Iterator[int],
+    notices: Sequence[Notice] = (),
+) -> LaunchedServer:
+    """The server of a model at a place, which is not started; raises `ConfigError`."""
+    model = config.models[number]
+    spec_at = partial(_spec, model, config, environment, logs, place)
+    return LaunchedServer(spec_at, ports, _opener(model, environment, config.folder, notices))
+
+
+def _spec(
+    model: ModelConfig, config: RunConfig, environment: Mapping[str, str], logs: Path, place: str | None, port: int
+) -> ServerSpec:
+    """Command, environment and log of the server of this model at this port."""
+    launch, pool = model.launch, config.servers.pool
+    assert launch is not None
+    in_pool = pool is not None and model.in_pool
+    placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}
+    sees = environment_of(launch, model.model, str(port), environment, place or "", placed)
+    return ServerSpec(
+        model=model.name,
+        port=port,
+        command=launch_words(model, launch, str(port), place or ""),
+        environment=sees,
+        folder=config.folder,
+        log=logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
+        health=launch.health,
+        timeout=launch.timeout,
+        place=place,
+        sleeps=launch.sleep,
+        overlaps=launch.overlap,
+        secrets=forms_of(secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,))),
+    )
+
+
+def _opener(
+    model: ModelConfig, keys: Mapping[str, str], folder: Path, notices: Sequence[Notice]
+) -> Callable[[str], Endpoint]:
+    """Opens the endpoint of a model whose server listens at an address."""
+    if (problem := model.missing_key(keys)) is not None:
+        raise ConfigError(problem)
+
+    def opened(root: str) -> Endpoint:
+        address = model.model_copy(update={"base_url": f"{root}/v1"})
+        return open_endpoint(
+            address, model.sampling, model.concurrency, keys=keys, ready=True, folder=folder, notices=notices
+        )
+
+    return opened
+
+
+def file_name(name: str) -> str:
+    """A model's name as that of a file, and of no other model's."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+def _endpoints_by_model(hosts: Sequence[Host]) -> dict[int, Endpoint]:
+    """The endpoint of each launched model, which reaches its servers wherever they run."""
+    found: dict[int, list[LaunchedEndpoint]] = {}
+    for host in hosts:
+        for number, server in host.servers.items():
+            found.setdefault(number, []).append(server.endpoint)
+    return {number: one[0] if len(one) == 1 else PooledEndpoint(one) for number, one in found.items()}
