@@ -11,7 +11,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
@@ -24,10 +24,7 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 from adaptive_eval.core import Controller, Pace
 from adaptive_eval.core.tape import TrialArrays
 from adaptive_eval.study.judged import judge_replay
-from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.simulated import held_seconds
-from adaptive_eval.study.timed import drive_in_time
+from adaptive_eval.study.timed import ServedSpans, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 ANSWER, BATCH, START = 30.0, 3600.0, 120.0
@@ -80,17 +77,9 @@ def replay(job: tuple[Scenario, str | None, int]) -> Mixed:
     controller = Controller(scenario.plan(**choices_of(scenario, favour)))
     slots = [models * questions * scenario.cap if model in batched else SLOTS for model in range(models)]
     timeline = drive_in_time(controller, scenario.tape(seed), TimesOfMixed(times, batched), slots, gain=GAIN)
-    unknown = np.full((models, 2), np.nan)
-    served = ServiceCosts(
-        usage=AnswerUsage(unknown, unknown, unknown, unknown[:, 0]),
-        costs=(),
-        slots=slots,
-        batched=batched.tolist(),
-        stopped_for_batches=[(model,) for model in own.tolist()],
-        swap_seconds=START,
-    )
     through = sum(float(timeline.served[model].end.max()) for model in own)
-    held = sum(held_seconds(timeline, served)[model] for model in own)
+    batches = [timeline.served[model] for model in batched]
+    held = through - sum(_stopped_seconds(timeline.served[model], batches) for model in own)
     again = sum(_starts(timeline.served[model].start, timeline.served[model].end) for model in own)
     trials, found = controller.trials / (scenario.cap * questions), judge_replay(seed, controller, scenario.world.truth)
     return Mixed(
@@ -110,6 +99,19 @@ def _starts(begins: FloatArray, ends: FloatArray) -> int:
     """How often a server is started again: after every gap that is longer than a start."""
     order = np.argsort(begins, kind="stable")
     return int(np.sum(begins[order][1:] - np.maximum.accumulate(ends[order])[:-1] > START))
+
+
+def _stopped_seconds(own: ServedSpans, batches: Sequence[ServedSpans]) -> float:
+    """Seconds of all gaps between answers that are longer than a start, in which a batch is under way."""
+    order = np.argsort(own.start, kind="stable")
+    since, until = np.maximum.accumulate(own.end[order])[:-1], own.start[order][1:]
+    long = until - since > START
+    taken, back = (np.concatenate(times) for times in zip(*batches, strict=True))
+    return sum(
+        float(to - at)
+        for at, to in zip(since[long], until[long], strict=True)
+        if np.any((taken < to) & (back > at + START))
+    )
 
 
 class Row(NamedTuple):

@@ -80,7 +80,7 @@ def _side_by_side(scenario: Scenario, plan: Plan, seeds: Sequence[int]) -> list[
     bench = plan.bench
     tapes = SummedTapes([scenario.tape(seed) for seed in seeds], bench.categories)
     members = [StackMember(number, None) for number in range(len(seeds))]
-    ends = RunStack(plan, tapes, members, keep_rounds=False).ends()
+    ends = RunStack(plan, tapes, members).ends()
     opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
     return list(map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories)))
 

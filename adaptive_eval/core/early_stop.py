@@ -145,7 +145,7 @@ def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Gen
     tapes = [Tape.of_chances(chances, plan.bench.weights, own) for own in rng.spawn(runs)]
     summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
     members = [StackMember(at, plan.budget.trials) for at in range(runs)]
-    ends = RunStack(plan, summed, members, keep_rounds=False).ends()
+    ends = RunStack(plan, summed, members).ends()
     every = np.arange(runs * plan.bench.models)
     opened = summed.counts(every, np.tile(plan.opening, (runs, 1)))
     return _Counts(opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends]))

@@ -41,13 +41,6 @@ MOST_CELLS = 1 << 16
 """Questions of all models of all runs that stand side by side: more would take memory, and no less time."""
 
 
-class IssuedRound(NamedTuple):
-    """Trials (L, M) that were asked for after so many looks."""
-
-    looks: int
-    extra: IntArray
-
-
 class StackMember(NamedTuple):
     """A run: on which of the tapes, and its cap on trials, if there is one."""
 
@@ -64,8 +57,6 @@ class StackedEnd(NamedTuple):
     comparisons: tuple[PairVerdict, ...]
     unhindered: float
     """As `Controller.unhindered`."""
-    rounds: tuple[IssuedRound, ...]
-    """Nothing where they are not kept."""
 
 
 class SummedTapes:
@@ -95,7 +86,7 @@ def _summed(tapes: Sequence[Tape], categories: int) -> Iterator[IntArray]:
 class RunStack:
     """Runs side by side; arrays have a row for each run (R), or for each model of each (R L)."""
 
-    def __init__(self, plan: Plan, tapes: SummedTapes, members: Sequence[StackMember], *, keep_rounds: bool) -> None:
+    def __init__(self, plan: Plan, tapes: SummedTapes, members: Sequence[StackMember]) -> None:
         bench, runs = plan.bench, len(members)
         self._plan, self._tapes = plan, tapes
         self._shape = (bench.models, bench.questions)
@@ -112,8 +103,6 @@ class RunStack:
         self._memory = LatchedVerdicts.blank(len(first))
         self._flying: list[deque[TrialArray]] = [deque() for _ in members]
         self._unhindered = np.zeros(runs)
-        self._looks = 0
-        self._kept: list[list[IssuedRound]] | None = [[] for _ in members] if keep_rounds else None
         self._ends: dict[int, StackedEnd] = {}
 
     def ends(self) -> list[StackedEnd]:
@@ -168,7 +157,6 @@ class RunStack:
         else:
             look = self._judged(self._estimates, self._memory, supply, len(self._runs))
             self._memory = look.memory
-        self._looks += 1
         needed = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, supply) + 1.0
         self._unhindered = np.maximum(self._unhindered, needed)
         return look
@@ -205,7 +193,7 @@ class RunStack:
             if first.sum() > cap:
                 refused.append(number)
                 nothing = np.zeros((*self._shape, plan.bench.categories), dtype=np.int32)
-                self._ends[number] = StackedEnd(Reason.BUDGET, nothing, (), inf, ())
+                self._ends[number] = StackedEnd(Reason.BUDGET, nothing, (), inf)
                 continue
             self._issue(number, first)
             for _ in range(plan.pace.lookahead):
@@ -295,8 +283,6 @@ class RunStack:
     def _issue(self, number: int, extra: TrialArray) -> None:
         self._issued[number] += extra
         self._flying[number].append(extra)
-        if self._kept is not None:
-            self._kept[number].append(IssuedRound(self._looks, extra))
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
@@ -310,7 +296,6 @@ class RunStack:
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
                 comparisons=pair_verdicts(mine, left, self._shape[1]),
                 unhindered=float(self._unhindered[number]),
-                rounds=() if self._kept is None else tuple(self._kept[number]),
             )
         self._drop(done)
 
@@ -334,7 +319,6 @@ class RunStack:
         for name in ("_runs", "_tape", "_cap", "_issued", "_there", "_unhindered"):
             setattr(self, name, getattr(self, name)[keep])
         self._flying = [self._flying[number] for number in stay]
-        self._kept = None if self._kept is None else [self._kept[number] for number in stay]
 
 
 def supply_of(supply: AvailableTrials, number: int, benches: int) -> AvailableTrials:

@@ -9,7 +9,7 @@ import orjson
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange import arrays as tensor
-from adaptive_eval.exchange import lighteval, lm_eval, matharena
+from adaptive_eval.exchange import lighteval, lm_eval
 from adaptive_eval.exchange.bounded import (
     MOST_BYTES,
     MOST_FILE,
@@ -51,10 +51,7 @@ class TableFormat(NamedTuple):
     read: Callable[[LogFile, Rows], Records]
 
 
-TABLES = (
-    TableFormat("details of lighteval", lighteval.is_details, lambda file, _: lighteval.read_details(file)),
-    TableFormat("outputs of MathArena", matharena.is_output, matharena.read_outputs),
-)
+TABLES = (TableFormat("details of lighteval", lighteval.is_details, lambda file, _: lighteval.read_details(file)),)
 """The first that recognises a table reads it; a table of nobody's is one row a trial, with our own columns."""
 LOGS = ", ".join(
     ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")

@@ -50,12 +50,6 @@ def whole_number(value: object) -> int | None:
     return int(value) if whole and isinstance(value, int) else None
 
 
-def whole_number_told(value: object) -> int | None:
-    """The same of a number, or of its digits."""
-    told = isinstance(value, str) and value.isdecimal() and len(value) <= len(str(LARGEST))
-    return whole_number(int(value) if told and isinstance(value, str) else value)
-
-
 WORDS = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 CLOSE = 1e-9
 

@@ -11,7 +11,6 @@ from adaptive_eval.scheduler.ledger import lose_entered
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.mending import Mending
 from adaptive_eval.scheduler.state import stored_records
-from adaptive_eval.store import Event
 from adaptive_eval.supply.happenings import Ticked
 
 TICK_SECONDS = 0.5
@@ -33,10 +32,6 @@ class Scheduler:
     def under_way(self) -> int:
         """Requests that are to be answered, or whose answers are being graded."""
         return max(sum(self.requests.in_flight), self.requests.tasks + self._loop.grader.tasks)
-
-    def note(self, event: Event) -> None:
-        """Record an event, and tell the observer."""
-        self._loop.note(event)
 
     def stop(self) -> None:
         """Stop asking and let what is in flight come back; called again, stop at once."""

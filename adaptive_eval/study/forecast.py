@@ -128,7 +128,6 @@ def _scene(
             wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
             overlap=all(one.overlap for one in launches),
             batched=[number for number, model in enumerate(models) if model.batch is not None],
-            stopped_for_batches=[group.models for group in prepared.config.serving_groups],
             verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
         ),
         seed=seed,

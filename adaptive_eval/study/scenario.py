@@ -96,15 +96,8 @@ class ServiceCosts(NamedTuple):
     """Places have memory for another model while the last answers of one come."""
     batched: Sequence[int] = ()
     """Models that batch services answer for."""
-    stopped_for_batches: Sequence[Sequence[int]] = ()
-    """The models of each place, or places, where the run starts servers, and stops them while it waits for a batch."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Times of the verdicts of a judge or a verifier."""
-
-    @property
-    def start_seconds(self) -> float:
-        """Seconds until a server is ready again that was stopped, or put to sleep."""
-        return self.swap_seconds if self.wake_seconds is None else self.wake_seconds
 
 
 class AnswersBefore(NamedTuple):

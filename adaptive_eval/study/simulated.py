@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Plan, Reason
-from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
@@ -19,8 +18,7 @@ from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.scenario import AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.slots import DecidedRun, TimeTaken, times_taken
-from adaptive_eval.study.timed import ServedSpans, Timeline, drive_in_time
+from adaptive_eval.study.timed import Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
@@ -93,53 +91,28 @@ def simulate_run(
         parked=0 if timeline is None else controller.parked,
         compared=() if look is None else look.comparisons,
         unhindered=controller.unhindered,
-        took=None if timeline is None else _time_taken(timeline, served),
+        timeline=timeline,
     )
 
 
-def _time_taken(timeline: Timeline, served: ServiceCosts) -> TimeTaken:
-    return TimeTaken(timeline.seconds, held_seconds(timeline, served), timeline.unwanted)
-
-
 class StackedJob(NamedTuple):
-    """A run among others: which world it is in, of what chances (L, M, K), its cap on trials, and whether its time is
-    wanted."""
+    """A run among others: which world it is in, of what chances (L, M, K), and its cap on trials."""
 
     world: int
     chances: FloatArray
     cap: int | None
-    timed: bool
-
-
-def can_be_stacked(plan: Plan, served: ServiceCosts, *, timed: bool = True) -> bool:
-    """Whether runs of the plan can be simulated side by side (`core.stack`), where it is not seen when servers are
-    idle."""
-    return (
-        can_stand_side_by_side(plan)
-        and not served.in_turn
-        and not (timed and served.batched and served.stopped_for_batches)
-    )
 
 
 def simulate_side_by_side(
     plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int
 ) -> list[SimulatedRun]:
-    """Do what `simulate_run` does for each of the jobs, by whole arrays; only their caps on trials may differ.
-
-    Times are found where they are wanted, once everything is decided.
-    """
+    """Do what `simulate_run` does untimed for each job, by whole arrays; only their caps on trials may differ."""
     worlds = {job.world: job.chances for job in jobs}
     at = {world: number for number, world in enumerate(worlds)}
     tapes = [tape_of_world(plan, own, served, (seed, world)) for world, own in worlds.items()]
     members = [StackMember(at[job.world], job.cap) for job in jobs]
     summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
-    ends = RunStack(plan, summed, members, keep_rounds=any(job.timed for job in jobs)).ends()
-    timed = [
-        DecidedRun(end.rounds, tapes[at[job.world]], _times_of_world(plan, served, (seed, job.world)))
-        for job, end in zip(jobs, ends, strict=True)
-        if job.timed
-    ]
-    took = iter(times_taken(timed, served.slots, served.verdicts))
+    ends = RunStack(plan, summed, members).ends()
     return [
         _make_run(
             plan,
@@ -149,7 +122,7 @@ def simulate_side_by_side(
             counts=end.counts,
             compared=end.comparisons,
             unhindered=end.unhindered,
-            took=next(took) if job.timed else None,
+            timeline=None,
         )
         for job, end in zip(jobs, ends, strict=True)
     ]
@@ -163,11 +136,6 @@ def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: S
     return Tape.continued(served.recorded, chances, weights, answers)
 
 
-def _times_of_world(plan: Plan, served: ServiceCosts, seed: Sequence[int]) -> "_Seconds":
-    """Times that its answers take."""
-    return _Seconds(served, (plan.bench.questions, plan.trials.max), np.random.default_rng([*seed, 1]))
-
-
 def _make_run(
     plan: Plan,
     chances: FloatArray,
@@ -177,14 +145,14 @@ def _make_run(
     counts: IntArray,
     compared: Sequence[PairVerdict],
     unhindered: float,
-    took: TimeTaken | None,
+    timeline: Timeline | None,
     parked: IntArray | int = 0,
 ) -> SimulatedRun:
     """A finished run; `counts` (L, M, K) are those of the trials that looks have seen, or wait for, and `parked` those
     of others that a round has asked for."""
     paid = counts.sum(axis=1) + _unrequested_counts(counts + parked, served.recorded)
-    if took is not None and took.unwanted is not None:
-        paid = paid + took.unwanted
+    if timeline is not None and timeline.unwanted is not None:
+        paid = paid + timeline.unwanted
     tokens, usd, gpu_seconds = price_counts(paid, served.costs)
     means = chances @ plan.bench.weights
     truth = compared_scores(plan, plan.bench.mean(means), means)
@@ -194,7 +162,7 @@ def _make_run(
         tokens=tokens,
         usd=usd,
         gpu_seconds=gpu_seconds,
-        seconds=nan if took is None else took.seconds,
+        seconds=nan if timeline is None else timeline.seconds,
         unhindered=unhindered,
         comparisons=tuple(_comparisons(plan, compared, truth)),
     )
@@ -207,7 +175,8 @@ def _drive(
     if not timed:
         drive_rounds(controller, tape, served.costs)
         return None
-    times = _times_of_world(controller.plan, served, seed)
+    plan = controller.plan
+    times = _Seconds(served, (plan.bench.questions, plan.trials.max), np.random.default_rng([*seed, 1]))
     shared = [
         SimulatedHost(
             group.models,
@@ -284,32 +253,3 @@ def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> It
     """Layers (L, M) of log-normal factors with median 1."""
     while True:
         yield np.exp(spread * rng.standard_normal((len(spread), questions)))
-
-
-def held_seconds(timeline: Timeline, served: ServiceCosts) -> tuple[float, ...]:
-    """Seconds for which each model holds its servers: until its last answer, without those for which they are stopped.
-
-    A run stops servers that it has started at once if it knows how long a batch takes (`supply.idle_servers`), and what
-    it takes to start them again is in no server time.
-    """
-    held = [float(one.end.max(initial=0.0)) for one in timeline.served]
-    batches = [timeline.served[model] for model in served.batched]
-    for models in served.stopped_for_batches if batches else ():
-        gone = _stopped_seconds([timeline.served[model] for model in models], batches, served.start_seconds)
-        for model in models:
-            held[model] = max(held[model] - gone, 0.0)
-    return tuple(held)
-
-
-def _stopped_seconds(own: Sequence[ServedSpans], batches: Sequence[ServedSpans], start: float) -> float:
-    """Seconds of all gaps between answers of these that are longer than a start, in which a batch is under way."""
-    begins, ends = (np.concatenate(times) for times in zip(*own, strict=True))
-    order = np.argsort(begins, kind="stable")
-    since, until = np.maximum.accumulate(ends[order])[:-1], begins[order][1:]
-    long = until - since > start
-    taken, back = (np.concatenate(times) for times in zip(*batches, strict=True))
-    return sum(
-        float(to - at)
-        for at, to in zip(since[long], until[long], strict=True)
-        if np.any((taken < to) & (back > at + start))
-    )

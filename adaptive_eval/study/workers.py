@@ -19,9 +19,10 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for_any
 from typing import NamedTuple
 
+from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import MOST_CELLS
 from adaptive_eval.study.scenario import Scenario, Variant
-from adaptive_eval.study.simulated import SimulatedRun, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import SimulatedRun, StackedJob, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
 
 WORTH_A_PROCESS = 2.5
@@ -139,7 +140,7 @@ class _Worker:
         return bundles
 
     def _can_be_stacked(self, job: SimulationJob) -> bool:
-        return can_be_stacked(self._plan(job.variant), self._scenario.served, timed=self._is_timed(job))
+        return can_stand_side_by_side(self._plan(job.variant)) and not self._is_timed(job)
 
     def _is_timed(self, job: SimulationJob) -> bool:
         """Whether its answers come one by one: what is asked ahead depends on when they do."""
@@ -154,9 +155,7 @@ class _Worker:
             run = simulate_run(plan, job.chances, scenario.served, seed, timed=self._is_timed(job))
             return [run.after(scenario.before)]
         caps = [scenario.left(job.variant.budget).trials for job in jobs]
-        stacked = [
-            StackedJob(job.world, job.chances, cap, self._is_timed(job)) for job, cap in zip(jobs, caps, strict=True)
-        ]
+        stacked = [StackedJob(job.world, job.chances, cap) for job, cap in zip(jobs, caps, strict=True)]
         return [
             run.after(scenario.before) for run in simulate_side_by_side(plan, stacked, scenario.served, scenario.seed)
         ]

@@ -240,7 +240,7 @@ def test_runs_side_by_side_end_as_each_alone() -> None:
         Tape.of_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))
         for seed in range(3)
     ]
-    ends = RunStack(plan, SummedTapes(tapes, 2), [StackMember(at, 900) for at in range(3)], keep_rounds=False).ends()
+    ends = RunStack(plan, SummedTapes(tapes, 2), [StackMember(at, 900) for at in range(3)]).ends()
     for tape, end in zip(tapes, ends, strict=True):
         alone = drive_rounds(Controller(plan), tape)
         assert np.array_equal(alone.counts, end.counts)

@@ -1,4 +1,4 @@
-"""lm-eval, lighteval and MathArena: answers are graded one by one, and nothing is counted twice."""
+"""lm-eval and lighteval: answers are graded one by one, and nothing is counted twice."""
 
 import json
 from contextlib import closing
@@ -155,18 +155,3 @@ def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
     refused = imported(path, "--to", tmp_path / "run", "--grader", "math")
     assert refused.exit_code == 2
     assert f"{path}: is a damaged Parquet file, or cut off" in refused.stderr
-
-
-def test_matharena_rows(tmp_path: Path) -> None:
-    rows = [
-        {"problem_idx": 3, "model_name": model, "idx_answer": trial, "user_message": "3?",
-         "answer": f"\\boxed{{{4 if trial else 5}}}",
-         "gold_answer": "4", "parsed_answer": "4", "correct": bool(trial), "input_tokens": 5, "output_tokens": 6}
-        for model in ("a", "b") for trial in (0, 1)
-    ]  # fmt: skip
-    table = tmp_path / "outputs.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
-    for number, path in enumerate([table, lines(tmp_path / "outputs.jsonl", rows)]):
-        run = tmp_path / str(number)
-        assert imported(path, "--to", run).exit_code == 0
-        assert outcomes(run) == {(model, "3", trial): trial for model in ("a", "b") for trial in (0, 1)}

@@ -164,9 +164,6 @@ JSON = st.recursive(
 RECORDS: dict[str, dict[str, object]] = {
     "inspect": {**header(), "samples": [sample()]},
     "lm_eval": lm_eval_row(0, ["4"]),
-    "matharena_output": {"problem_idx": 1, "model_name": "a", "idx_answer": 0, "correct": True, "gold_answer": "4",
-                         "answer": "\\boxed{4}", "parsed_answer": "4", "problem": "2 + 2?", "user_message": "2 + 2?",
-                         "cost": 0.1, "input_tokens": 5, "output_tokens": 7},
     "long": {"model": "a", "question": "q", "category": 1, "text": "x", "signals": {"a": 1}, "choices": ["x"]},
 }  # fmt: skip
 """A record of every format that is JSON."""

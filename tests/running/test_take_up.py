@@ -67,7 +67,7 @@ async def test_nothing_is_asked_while_stored_answers_are_graded(
     bed = await with_ungraded(Bed(tmp_path / "run"))
     before, seen = asked(bed), []
     bed.grading = SlowGrading(lambda: seen.append((asked(bed) - before, bed.controller.in_flight)))
-    await bed.start(lambda run: run.note(RunResumed()))
+    await bed.start()
     assert set(seen) == {(0, 0)}
     assert asked(bed) == len(bed.outcomes()), "nothing was bought twice"
     assert (bed.outcomes(), bed.looks()) == (reference.outcomes(), reference.looks())
@@ -133,7 +133,7 @@ async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothi
 
     bed.grading.fails = broken
     with pytest.raises(ZeroDivisionError):
-        await bed.start(lambda run: run.note(RunResumed()))
+        await bed.start()
     assert asked(bed) == before
 
 

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from planned import MODELS, prepared_from, write_config
 
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.store import BatchEnded, BatchTaken, Event
+from adaptive_eval.study.forecast import ForecastRequest, make_forecast
 from adaptive_eval.study.pilot import batch_seconds, measured_batch_seconds
 
 
@@ -50,3 +53,15 @@ def test_what_is_configured_goes_before_what_was_seen_and_that_before_a_guess() 
     guessed, told = batch_seconds(asked[:1], {})
     assert guessed.tolist() == [3600.0] and told == ["a batch is guessed to be answered in 1 h, whatever its size"]
     assert batch_seconds(asked[3:], {})[1] == []
+
+
+@pytest.mark.slow
+def test_a_plan_waits_for_batches(tmp_path: Path) -> None:
+    """A batch takes a day, and all else minutes."""
+    own = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
+    batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": {"kind": "openai", "expected": "24h"}}
+    path = write_config(tmp_path)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*own, batched]}))
+    found = make_forecast(prepared_from(path), ForecastRequest(worlds=8), lambda share, words, *, at_once=False: None)
+    assert found.need.costs.seconds is not None
+    assert found.need.costs.seconds.median >= 24 * 3600.0

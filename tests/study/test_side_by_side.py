@@ -21,11 +21,12 @@ from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs
 from adaptive_eval.core.rules import ExpectedLoss, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.simulated import SimulatedRun, StackedJob, can_be_stacked, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import SimulatedRun, StackedJob, simulate_run, simulate_side_by_side
 from scorio.moments import FloatArray
 
 MODELS, ASKED = 4, 6
@@ -90,15 +91,15 @@ def hold_against_controllers(plan: Plan, seed: int) -> None:
     categories = plan.bench.categories
     caps = [None, 50, 200, 333, 10**6]
     jobs = [
-        StackedJob(world, chances, caps[(world + other) % 5], timed=other == 0)
+        StackedJob(world, chances, caps[(world + other) % 5])
         for world, chances in enumerate(worlds(seed, categories))
         for other in (0, 2, 4)
     ]
     usage = costs(categories)
-    assert can_be_stacked(plan, usage)
+    assert can_stand_side_by_side(plan)
     for job, together in zip(jobs, simulate_side_by_side(plan, jobs, usage, seed), strict=True):
         alone = replace(plan, budget=Budget(trials=job.cap))
-        assert_same(together, simulate_run(alone, job.chances, usage, (seed, job.world), timed=job.timed))
+        assert_same(together, simulate_run(alone, job.chances, usage, (seed, job.world), timed=False))
 
 
 @pytest.mark.slow
@@ -120,7 +121,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace:
     """Two copies on questions of all kinds, all the way to the horizon: called in at most 10% of runs."""
     copy = np.random.default_rng(8).beta(0.6, 0.4, QUESTIONS)
     plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)
-    jobs = [StackedJob(world, binary(np.stack([copy, copy])), None, timed=False) for world in range(runs)]
+    jobs = [StackedJob(world, binary(np.stack([copy, copy])), None) for world in range(runs)]
     ended = simulate_side_by_side(plan, jobs, served(2), 1)
     called = np.mean([run.comparisons[0].verdict is Verdict.RESOLVED for run in ended])
     assert called <= binom.ppf(0.999, runs, 0.10) / runs
@@ -131,14 +132,14 @@ def test_what_is_recorded_is_there_side_by_side_too() -> None:
     recorded[0, :, :4], recorded[1, :, :4], recorded[0, 0, 5] = 1, 0, 1
     known, chances = served(2, recorded=recorded), level(0.6, 0.55)
     plan = Plan(Bench(2, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(4, 20))
-    jobs = [StackedJob(world, chances, None, timed=True) for world in range(3)]
+    jobs = [StackedJob(world, chances, None) for world in range(3)]
     for job, together in zip(jobs, simulate_side_by_side(plan, jobs, known, 5), strict=True):
-        assert_same(together, simulate_run(plan, chances, known, (5, job.world)))
+        assert_same(together, simulate_run(plan, chances, known, (5, job.world), timed=False))
 
 
 def test_who_stands_beside_a_run_changes_nothing() -> None:
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(3, 20))
-    jobs = [StackedJob(world, chances, None, timed=True) for world, chances in enumerate(worlds(3, 2))]
+    jobs = [StackedJob(world, chances, None) for world, chances in enumerate(worlds(3, 2))]
     together = simulate_side_by_side(plan, jobs, costs(2), 1)
     for job, run in zip(jobs, together, strict=True):
         assert_same(run, simulate_side_by_side(plan, [job], costs(2), 1)[0])
@@ -155,7 +156,7 @@ def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(stack, "judge_look", counted)
     chances = np.repeat(np.array([0.05, 0.5, 0.52, 0.95])[:, None], ASKED, axis=1)
-    job = StackedJob(0, np.stack([1.0 - chances, chances], axis=-1), None, timed=False)
+    job = StackedJob(0, np.stack([1.0 - chances, chances], axis=-1), None)
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(8, 30))
     simulate_side_by_side(plan, [job], costs(2), 1)
     assert looked[0] == 6, "all pairs of four models"
@@ -187,5 +188,5 @@ class OfItsOwn:
 )  # fmt: skip
 def test_what_arrays_do_not_cover_has_a_controller(changes: dict[str, object]) -> None:
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])))
-    assert can_be_stacked(plan, costs(2))
-    assert not can_be_stacked(replace(plan, **changes), costs(2))  # type: ignore[arg-type]
+    assert can_stand_side_by_side(plan)
+    assert not can_stand_side_by_side(replace(plan, **changes))  # type: ignore[arg-type]

@@ -298,7 +298,7 @@ def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
 def test_equals_are_tied_with_that_delta() -> None:
     one = plan(trials=Trials(4, 20), judging=Judging(futility=None))
     sure = replace(one, judging=Judging(delta=smallest_certified_delta(one, level(0.5, 0.5)), futility=None))
-    jobs = [StackedJob(world, level(0.5, 0.5), None, timed=False) for world in range(200)]
+    jobs = [StackedJob(world, level(0.5, 0.5), None) for world in range(200)]
     runs = simulate_side_by_side(sure, jobs, served(2), 0)
     tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])
     assert tied > 0.8 - 2 * np.sqrt(0.16 / 200)

@@ -13,7 +13,7 @@ from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
-from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import simulate_run
 from adaptive_eval.study.verdict_times import JudgeQueue, VerdictTimes
 
 QUESTIONS, TRIALS = 30, 4
@@ -50,8 +50,6 @@ def test_a_round_ends_when_the_last_verdict_is_there(slots: int, reply: float, j
     run = simulate_run(one_round(), CHANCES, scenario, (0,))
     assert run.seconds == pytest.approx(expected, rel=0.02, abs=reply)
     assert run.seconds >= max(come) + reply
-    (stacked,) = simulate_side_by_side(one_round(), [StackedJob(0, CHANCES, None, True)], scenario, 0)
-    assert stacked.seconds == pytest.approx(run.seconds)
 
 
 def test_the_fixed_design_is_judged_too() -> None:

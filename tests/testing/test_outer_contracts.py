@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from contracts import check_exporter, check_figure, check_importer
 
-from adaptive_eval.exchange.detect import TABLES, TableFormat, log_files, read_records
+from adaptive_eval.exchange.detect import TableFormat, log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, ExportFormat
 from adaptive_eval.exchange.samples import LogFile, Record, logged_answer, whole_number
 from adaptive_eval.exchange.tables.reader import Rows
@@ -27,18 +27,7 @@ from adaptive_eval.store import ModelSetAside, events_of_kind
 
 # -- importers ----------------------------------------------------------------------------------------------------
 
-MATHARENA = {
-    "problem_idx": 1, "model_name": "a", "idx_answer": 0, "correct": True, "gold_answer": "4", "answer": "four",
-    "parsed_answer": "4", "problem": "2 + 2?", "user_message": "2 + 2?", "cost": 0.1, "input_tokens": 5,
-    "output_tokens": 7,
-}  # fmt: skip
 MINE = {"llm": "small", "item": "q1", "reply": "42", "right": False}
-
-
-def test_the_outputs_of_matharena_keep_to_the_contract() -> None:
-    (outputs,) = (one for one in TABLES if "MathArena" in one.name)
-    expected = {"model": "a", "question": "1", "trial": 0, "text": "four", "value": 1.0, "missing": False}
-    check_importer(outputs, [(MATHARENA, expected)])
 
 
 def read_row(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
