@@ -43,18 +43,28 @@ def _inside(text: str, start: int) -> str | None:
     return None
 
 
-THOUGHTS_BEGIN, THOUGHTS_END = "<think>", "</think>"
+THINK_END = "</think>"
+REASONING = {
+    "<think>": re.compile(THINK_END),
+    "<thinking>": re.compile("</thinking>"),
+    "[THINK]": re.compile(r"\[/THINK\]"),  # Mistral
+    "<|channel|>": re.compile(r"<\|channel\|>final\b.{0,40}?<\|message\|>"),  # gpt-oss
+}
+"""Marks that begin a model's reasoning, and what ends it."""
+BEGINS = re.compile(rf"\s*({'|'.join(map(re.escape, REASONING))})")
 
 
 def final_text(text: str) -> str:
-    """The text after a reasoning model's thoughts, where the server left them in the text.
+    """The text after a model's reasoning, where the server left that in the text.
 
-    Thoughts that never end leave no answer, just as where the server takes them out.
+    Reasoning that never ends leaves no answer, just as where the server takes it out.
     """
-    end = text.rfind(THOUGHTS_END)
-    if end >= 0:
-        return text[end + len(THOUGHTS_END) :]
-    return "" if text.lstrip().startswith(THOUGHTS_BEGIN) else text
+    if not BEGINS.match(text):  # the template of a model may have begun it
+        text = text.rpartition(THINK_END)[2]
+    while (begun := BEGINS.match(text)) is not None:
+        end = last_match(REASONING[begun[1]], text)
+        text = "" if end is None else text[end.end() :]
+    return text.removesuffix("<|return|>")
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

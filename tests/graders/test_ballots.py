@@ -83,14 +83,23 @@ def test_reasoning_before_a_reply_is_not_read() -> None:
     other = '{"sound": "not met", "form": "none"}'
     told = '{"reasoning": "It closes </think> itself.", "sound": "met", "form": "full"}'
     assert said_in_object(told, BALLOT) == ("met", "full")
-    for begins in ("<think>\n", ""):  # the template of a model may have opened it
+    for begins, ends in (
+        ("<think>", "</think>"),
+        ("", "</think>"),  # the template of a model may have opened it
+        ("<thinking>", "</thinking>"),
+        ("[THINK]", "[/THINK]"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    ):
         said = '{"sound": "met", "form": "full"}'
-        assert said_in_object(f"{begins}Maybe {other}\n</think>\n\n{said}", BALLOT) == ("met", "full")
+        assert said_in_object(f"{begins}\nMaybe {other}\n{ends}\n\n{said}", BALLOT) == ("met", "full")
         lines = f"SOUND-{NUMBER}: met\nFORM-{NUMBER}: full"
         thought = lines.replace("met", "not met")
-        assert said_in_lines(f"{begins}{thought}\n</think>\n{lines}", NUMBER, BALLOT) == ("met", "full")
-    with pytest.raises(GraderError, match="reasoning alone"):
-        said_in_lines(f"<think>\nSOUND-{NUMBER}: met\nFORM-{NUMBER}: full", NUMBER, BALLOT)
+        assert said_in_lines(f"{begins}\n{thought}\n{ends}\n{lines}", NUMBER, BALLOT) == ("met", "full")
+        if begins:
+            with pytest.raises(GraderError, match="reasoning alone"):
+                said_in_lines(f"{begins}\n{lines}", NUMBER, BALLOT)
+            with pytest.raises(GraderError, match="reasoning alone"):
+                said_in_object(f"{begins}\n{said}", BALLOT)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,16 @@ def test_a_pattern_that_does_not_compile_is_refused() -> None:
         ("  <think>a", ""),
         ("b <think>a", "b <think>a"),
         ("<think>a</think>", ""),
+        ("<think>a</think>\n<think>b", ""),
+        ("<thinking>a</thinking>b", "b"),
+        ("<thinking>a</think>b", ""),
+        ("b <thinking>a</thinking> b", "b <thinking>a</thinking> b"),
+        ("[THINK]a [b] </think>[/THINK]b", "b"),
+        ("[THINK]a", ""),
+        ("<think></think>[THINK]a[/THINK]b", "b"),
+        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "b"),
+        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary<|message|>b", ""),
+        ("<|channel|>final <|constrain|>json<|message|>{}", "{}"),
     ],
 )
 def test_final_text(text: str, final: str) -> None:
