@@ -10,7 +10,7 @@ from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Failure, FailureKind
 from adaptive_eval.endpoints.replies import ReplyReader
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, ReplicaHealth
-from adaptive_eval.errors import EndpointError
+from adaptive_eval.errors import EndpointError, Rejected
 
 NOT_SENT = frozenset({FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES})
 """Failures of which a server knows nothing."""
@@ -64,7 +64,7 @@ class ServerCheck:
         except TimeoutError:
             return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
         except EndpointError as error:
-            return ReplicaHealth(url, False, str(error))
+            return ReplicaHealth(url, False, str(error), refuses=isinstance(error, Rejected))
 
     async def answers_now(self, url: str) -> bool:
         """Whether a server answers a tiny request at once; False where one is under way already."""

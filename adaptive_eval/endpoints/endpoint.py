@@ -33,7 +33,7 @@ from adaptive_eval.endpoints.types import (
 from adaptive_eval.endpoints.wire import BodyBuilder, unstreamed
 from adaptive_eval.errors import EndpointError, NotAskedAgain, Rejected, Unavailable
 
-STRAY = "its server refused a request ({}) and answered it when it was asked again"
+STRAY = "one of its requests was refused ({}), and answered when it was asked again"
 
 
 class ModelEndpoint:
@@ -216,7 +216,7 @@ class ModelEndpoint:
             ) from None
         finally:
             lone.close()
-        if request.refusal is not None:
+        if request.refusal is not None and all(one.fit for one in sender.replicas.replicas):
             self._servers.note_first(Notice("stray_refusal", STRAY.format(request.refusal)))
         return answers
 

@@ -156,6 +156,10 @@ class Refusal(Rejected):
         return Refusal(self.status, str(self))
 
 
+class NotServed(Refusal):
+    """A server does not serve the model, by its own list: that needs no second refusal."""
+
+
 class Refused(Failure):
     """A request was refused once; `believed` where that is known to be meant."""
 

@@ -5,7 +5,8 @@ take a prompt amiss. So the request is sent again after a short pause, as after 
 
     of a request     when it was refused `OF_ONE` times, while others were accepted
     of a replica     when it refused `AT_FIRST` times, one after the other, and accepted nothing since, or `LATER` times
-                     where it has answered before; requests that were on their way at the same time count once
+                     where it has answered before; requests that were on their way at the same time count once; or
+                     at once when its list of models does not have this one, and no answer is named after it
     of a model       when it is believed of all its replicas: then everyone is told
 
 which takes 1.5 s of a server that refuses from the start, and 8 s of one that has answered. From the second refusal
@@ -16,7 +17,7 @@ not refused for `ACCEPTED_SECONDS` is a sign that it accepts.
 
 from collections.abc import Callable, Iterable
 
-from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Refusal
+from adaptive_eval.endpoints.failures import REFUSED_PAUSE, NotServed, Refusal
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
 
@@ -67,7 +68,7 @@ class RefusalDoubts:
             replica.apart = min(LONGEST_PAUSE, REFUSED_PAUSE * 2.0 ** (row.times - 1))
             self._replicas.pause(replica, replica.apart)
         known = replica.answered_at > -float("inf")
-        if row.times >= (LATER if known else AT_FIRST):
+        if isinstance(refusal, NotServed) or row.times >= (LATER if known else AT_FIRST):
             self._watch.refuses(replica, str(refusal))
         if not all(other.refusing for other in self._replicas.replicas):
             return False

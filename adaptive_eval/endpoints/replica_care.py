@@ -51,7 +51,12 @@ class ReplicaCare:
 
     def refused(self, replica: Replica, refusal: Refusal, sent_at: float, pending: Iterable[LastHeard]) -> bool:
         """A request was refused, while others are `pending`; whether that is believed of the whole model."""
-        return self._doubts.refused(replica, refusal, sent_at, pending)
+        refused_before = replica.refusing
+        of_all = self._doubts.refused(replica, refusal, sent_at, pending)
+        if replica.refusing and not (refused_before or of_all):
+            text = f"its server at {replica.url} refuses everything, so its others are asked: {refusal}"
+            self._servers.note(Notice("replica_refuses", text))
+        return of_all
 
     def unsent(self, replica: Replica, sent_at: float) -> None:
         """Send fewer requests at a time: this machine had no connection for one."""

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt, signal_of_error
+from adaptive_eval.endpoints.failures import Failure, FailureKind, NotServed, Refusal, safe_excerpt, signal_of_error
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
-from adaptive_eval.errors import Rejected
 
 LLAMA_OWNER = "llamacpp"
 """What llama-server says to be the owner of its models."""
@@ -49,7 +48,7 @@ class ServerIdentity(NamedTuple):
     async def identify(
         cls, caller: Caller, base_url: str, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]
     ) -> "ServerIdentity":
-        """Ask a server for its models; raises `Rejected` where it serves others, and `Failure` where nobody listens.
+        """Ask a server for its models; raises `NotServed` where it serves others, and `Failure` where nobody listens.
 
         `tiny` is a request that costs next to nothing, for a server whose list does not have the name.
         """
@@ -102,12 +101,12 @@ async def _require_answer(
             break
         except Refusal:
             if pause is None:
-                raise Rejected(rule) from None
+                raise NotServed(404, rule) from None
             await asyncio.sleep(pause)
     named = name_of(reply.payload)
     if named is None or not alike(named, model):
         shown = None if named is None else safe_excerpt(named, caller.secrets, LONGEST_NAME)
-        raise Rejected(f"{rule} (it answers any name, and calls this answer {shown!r})")
+        raise NotServed(404, f"{rule} (it answers any name, and calls this answer {shown!r})")
 
 
 def name_of(payload: object) -> str | None:
@@ -201,7 +200,7 @@ class IdentifiedServers:
         return self._servers.get(url)
 
     async def identity_of(self, url: str) -> ServerIdentity:
-        """The server; who asks while it is being identified waits for the same answer, and a refusal is final."""
+        """The server; who asks while it is being identified waits for the same answer."""
         task = self._asked.get(url)
         if task is None:
             task = self._asked[url] = asyncio.create_task(self._identified(url))
@@ -266,7 +265,7 @@ class IdentifiedServers:
     async def _identified(self, url: str) -> ServerIdentity:
         try:
             server = self._servers[url] = await self._identify(url)
-        except Failure:
+        except (Failure, NotServed):  # it may serve the model another time
             del self._asked[url]
             raise
         self._names |= server.names

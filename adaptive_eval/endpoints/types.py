@@ -280,6 +280,8 @@ class ReplicaHealth:
     served: tuple[str, ...] = ()
     latency: float | None = None
     notices: tuple[Notice, ...] = ()
+    refuses: bool = False
+    """It refuses requests, as a server does that lacks the model."""
 
 
 @dataclass(frozen=True, slots=True)

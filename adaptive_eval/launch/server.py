@@ -113,6 +113,8 @@ class ServerSpec:
     """It can be put to sleep while others have its place."""
     overlaps: bool = False
     """It fits beside another one that does so."""
+    alternatives: bool = False
+    """There are other places where the model may be served."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What the server knows, and must not be repeated where it fails."""
 
@@ -137,6 +139,7 @@ class LaunchedServer:
         self, spec_at: Callable[[int], ServerSpec], ports: Iterator[int], open_endpoint: Callable[[str], Endpoint]
     ) -> None:
         self.spec = spec_at(next(ports))
+        self._open = open_endpoint
         self.endpoint = LaunchedEndpoint(lambda: open_endpoint(self.spec.root))
         self.version: str | None = None
         self._spec_at, self._ports = spec_at, ports
@@ -252,6 +255,8 @@ class LaunchedServer:
                 spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
             )
             await wait_until_ready(spec.root, spec.health, process.ended, spec.timeout)
+            if spec.alternatives:
+                await self._require_served()
             self.version = await version_of(spec.root, spec.secrets)
         except BaseException as error:
             if process is not None:
@@ -260,6 +265,16 @@ class LaunchedServer:
                 raise LaunchFailed(self._with_last_lines(str(error))) from None
             raise
         return process
+
+    async def _require_served(self) -> None:
+        """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may not."""
+        endpoint = self._open(self.spec.root)
+        try:
+            for replica in (await endpoint.check()).replicas:
+                if replica.refuses:
+                    raise LaunchFailed(f"is up and refuses requests: {replica.detail}")
+        finally:
+            await endpoint.close()
 
     async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
         while True:

@@ -123,6 +123,7 @@ def _spec(
         place=place,
         sleeps=launch.sleep,
         overlaps=launch.overlap,
+        alternatives=pool is not None and in_pool and len(pool.places) > 1,
         secrets=forms_of(secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,))),
     )
 

@@ -64,17 +64,48 @@ async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_ans
         health = await model.check()
     assert not health.ok and "does not serve 'm'" in health.replicas[0].detail
     assert model.stats.prompt_tokens == 0
-    assert len(server.seen) == 1
+    assert len(server.seen) == 4, "once each time, and a check asks twice"
 
 
-async def test_one_replica_that_serves_another_model_is_enough_to_refuse(endpoint: Opener) -> None:
+async def test_a_replica_that_serves_another_model_is_set_aside_alone_until_it_serves_this_one(
+    endpoint: Opener,
+) -> None:
+    served = [{"id": "other"}]
+
+    async def listed(asked: Exchange) -> None:
+        await asked.reply(200, {"data": served})
+
+    async def ask(number: int) -> None:
+        await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(number)))
+
     async with (
         raw_server(naming("m")) as right,
-        raw_server(naming("other"), pages=models({"id": "other"})) as wrong,
+        raw_server(naming("other"), pages={"/v1/models": listed}) as wrong,
     ):
-        model = endpoint(right.base_url, wrong.base_url)
-        results = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)), return_exceptions=True)
-    assert sum(isinstance(result, Rejected) for result in results) == 4
+        model = endpoint(right.base_url, wrong.base_url, in_flight=4)
+        await ask(40)
+        assert [replica.healthy for replica in model.stats.replicas] == [True, False]
+        (notice,) = model.stats.notices
+        assert notice.kind == "replica_refuses"
+        assert wrong.base_url in notice.text and "does not serve 'm' but other" in notice.text
+        assert len(right.seen) == 40
+        served[:] = [{"id": "m"}]
+        async with asyncio.timeout(10.0):
+            while not model.stats.replicas[1].healthy:
+                await ask(8)
+                await asyncio.sleep(0.01)
+
+
+async def test_a_model_that_no_replica_serves_is_refused_at_once(endpoint: Opener) -> None:
+    async with (
+        raw_server(naming("other"), pages=models({"id": "other"})) as one,
+        raw_server(naming("third"), pages=models({"id": "third"})) as other,
+    ):
+        model = endpoint(one.base_url, other.base_url, in_flight=4)
+        asked = (model.sample(CHAT, range(i, i + 1)) for i in range(16))
+        told = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(one, Rejected) and "does not serve 'm'" in str(one) for one in told)
+    assert len(one.seen) + len(other.seen) <= 4
 
 
 @pytest.mark.parametrize("named", ["m", "m-2026-01-01"])

@@ -5,7 +5,7 @@ question and seed alone. With `slow` it thinks for a second; with `held` it answ
 further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
 middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
 ignores SIGTERM; with `cramped` it starts only where no other one of its folder is up, and else makes the file `go`;
-with `diary` it writes down in `diary.jsonl` of the folder whom it answered when.
+with `diary` it writes down in `diary.jsonl` of the folder whom it answered when; with `bare` it lacks the model ada.
 """
 
 import fcntl
@@ -22,6 +22,8 @@ from pathlib import Path
 HELD = dict(word.partition("=")[::2] for word in sys.argv if word.partition("=")[0] == "held")
 HELD_AFTER = int(HELD.get("held") or 10)
 SKILLS = {"ada": 0.6, "bob": 0.5, "cyd": 0.2}
+if "bare" in sys.argv:
+    del SKILLS["ada"]
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -24,6 +24,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import (
     Event,
+    ModelSetAside,
     RunFinished,
     RunReader,
     ServerDied,
@@ -214,6 +215,23 @@ def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
     logs = "".join(path.read_text() for path in (site.directory() / "logs").iterdir())
     for place in ("left", "right", "spare"):
         assert f"the small server starts {place} of {place}\n" in logs
+
+
+@pytest.mark.slow
+def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, elsewhere: Found) -> None:
+    settings = {"trials": AHEAD, "servers": {"pool": {"places": ["bare", "whole"]}}}
+    ended = site.run(site.write(models=launched(site, "{place}", exclusive=None), **settings))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == elsewhere
+    assert not [one for one in events(site.directory(), ServerLaunched) if (one.model, one.on) == ("ada", "bare")]
+    nowhere = {"trials": AHEAD, "servers": {"pool": {"places": ["bare", "1"]}}}
+    config = site.write("nowhere", models=launched(site, "bare", exclusive=None), **nowhere)
+    ended = site.run(config, "--run-dir", str(site.directory("nowhere")))
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    (told,) = events(site.directory("nowhere"), ModelSetAside)
+    assert (
+        told.model == "ada" and "its server is up and refuses requests: it does not serve 'ada' but bob" in told.reason
+    )
 
 
 @pytest.mark.slow
