@@ -238,7 +238,7 @@ class TrialsConfig(Section):
     min: Count = Field(4, ge=1)
     """Trials a question before the first look."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
-    """Trials a question at most (on average over the questions): the horizon. Also called `epochs`."""
+    """Trials a question at most (on average over the questions): the horizon."""
     draw: Count | None = Field(None, ge=LEAST_DRAWN)
     """For benchmarks of thousands of questions: one trial of each (min and max are 1), in an order drawn at random
     (`questions.shuffle`), and a look after every so many. A run ends when its comparisons are decided, long before all

@@ -108,6 +108,12 @@ class Document:
     """The variables that were filled in."""
     problems: list[Problem] = field(default_factory=list)
 
+    def refuse(
+        self, path: KeyPath, rule: str, mend: str = "", got: str | None = None, place: str | None = None
+    ) -> None:
+        """Note a problem with the value at `path`, in its line or at another `place`."""
+        self.problems.append(Problem(path, rule, mend, got, self.place(path) if place is None else place))
+
     def origin(self, path: KeyPath) -> KeyPath:
         """The place where the value at `path` really stands."""
         for cut in range(len(path), 0, -1):
@@ -156,9 +162,7 @@ def read_document(text: str, environment: Mapping[str, str]) -> Document:
     if isinstance(value, dict):
         document.tree = value
     elif not document.problems:
-        document.problems.append(
-            Problem((), "a configuration is a mapping of sections", got=shown_value(value), place="line 1")
-        )
+        document.refuse((), "a configuration is a mapping of sections", got=shown_value(value), place="line 1")
     return document
 
 
@@ -172,14 +176,14 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
         line = f"line {_line_of(error, text)}"
         mend = "" if place is None else "put a text with such characters into quotes of its own: key='\"text\"'"
         rule = f"is not YAML: {error.problem or error.context}"
-        document.problems.append(Problem(path, rule, mend, place=place or line))
+        document.refuse(path, rule, mend, place=place or line)
     except yaml.reader.ReaderError as error:
         line = f"line {text.count(chr(10), 0, error.position) + 1}"
         rule = f"has a character that YAML does not allow (U+{ord(text[error.position]):04X})"
-        document.problems.append(Problem(path, rule, place=place or line))
+        document.refuse(path, rule, place=place or line)
     except (yaml.YAMLError, RecursionError) as error:
         rule = "is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        document.problems.append(Problem(path, rule, place=place or "line 1"))
+        document.refuse(path, rule, place=place or "line 1")
     return None
 
 
@@ -295,7 +299,7 @@ class _Builder:
         return self._refuse(node, path, f"has the tag {tag}", "tags are not supported: remove it")
 
     def _refuse(self, node: yaml.Node, path: KeyPath, rule: str, mend: str) -> None:
-        self._document.problems.append(Problem(path, rule, mend, place=self._line(node)))
+        self._document.refuse(path, rule, mend, place=self._line(node))
 
     def _line(self, node: yaml.Node) -> str:
         return self._place or f"line {node.start_mark.line + 1}"

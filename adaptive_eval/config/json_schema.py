@@ -9,7 +9,7 @@ from inspect import cleandoc, getsource
 from itertools import pairwise
 from typing import Any
 
-from adaptive_eval.config.normalise import ALIASES, INHERITED, SHORT_FORMS, STORED_SECTIONS
+from adaptive_eval.config.normalise import INHERITED, SHORT_FORMS, STORED_SECTIONS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.questions.benchmark import LmEvalConfig
@@ -37,9 +37,6 @@ def json_schema() -> dict[str, Any]:
         for name, key in SHORT_FORMS.items():
             if name in section["properties"] and (section is schema or name in INHERITED):
                 section["properties"][name] = _or_short(section["properties"][name], key, sections)
-    for (section_name, alias), (_, real) in ALIASES.items():
-        properties = sections[_target(schema["properties"][section_name])]["properties"]
-        properties[alias] = {**properties[real], "description": f"Another name for {real}."}
     for section in (schema, *sections.values()):
         for name, value in section.get("properties", {}).items():
             value.setdefault("description", _described(name, value, sections))

@@ -55,7 +55,7 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
                 mend = INHERITED
             elif "notify" in inner:
                 mend = "name the variable that holds the URL as notify.webhook_env; a command reads its own files"
-            document.problems.append(Problem(inner, rule, mend, place=document.place(inner)))
+            document.refuse(inner, rule, mend)
             value[key] = BLANK
 
 

@@ -1,4 +1,4 @@
-"""What a configuration leaves unsaid, put into words: short forms, aliases, and what models take over from the run.
+"""What a configuration leaves unsaid, put into words: short forms, and what models take over from the run.
 
 After this every section is a mapping, and every model has its own sampling, prompt and concurrency, complete. Where
 something was copied, the document remembers from where, so that problems are told of the place that people wrote.
@@ -24,7 +24,7 @@ from adaptive_eval.config.old_names import (
     move,
     old_keys,
 )
-from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
+from adaptive_eval.config.problems import KeyPath, shown_value, written_path
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     name = name.strip()
     if not equals or not PATH.fullmatch(name):
         mend = "write --set trials.max=40, or --set models.0.sampling.temperature=0.7"
-        document.problems.append(Problem((), "needs a path and a value", mend, got=repr(name), place="--set"))
+        document.refuse((), "needs a path and a value", mend, repr(name), "--set")
         return
     place = f"--set {name}"
     keys = PART.findall(name)
@@ -63,17 +63,13 @@ def _resolved(document: Document, keys: list[str], place: str) -> KeyPath | None
         if isinstance(value, list):
             if not key.isdecimal() or int(key) >= len(value):
                 mend = f"{written_path(path)} has {len(value)} entries, from 0 to {len(value) - 1}"
-                problem = Problem((*path, key), "is no entry of the list", mend, place=place)
-                document.problems.append(problem)
+                document.refuse((*path, key), "is no entry of the list", mend, place=place)
                 return None
             path, value = (*path, int(key)), value[int(key)]
         elif isinstance(value, dict) or value is None:
             path, value = (*path, key), (value or {}).get(key)
         else:
-            problem = Problem(
-                path, "has no keys to set", f"set {written_path(path)} itself", got=shown_value(value), place=place
-            )
-            document.problems.append(problem)
+            document.refuse(path, "has no keys to set", f"set {written_path(path)} itself", shown_value(value), place)
             return None
     return path
 
@@ -101,7 +97,6 @@ SHORT_FORMS = {
 }
 """Sections that may be written as one value, and the key that it stands for: `objective: best`."""
 
-ALIASES = {("trials", "epochs"): ("trials", "max")}
 STORED_SECTIONS = {"opponent"}
 """What a run that is prepared has apart, and no file may have."""
 LM_EVAL = "adaptive_eval.lm_eval.tasks"
@@ -153,7 +148,7 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
                 refused = "is not known before the server is launched", "remove base_url, or launch"
             else:
                 continue
-            document.problems.append(Problem(path, *refused, place=document.place(path)))
+            document.refuse(path, *refused)
         elif launched or recorded or inspected or model.get("simulate") is True:
             model["base_url"] = SIMULATED_URL
         elif url := environment.get(BASE_URL):
@@ -169,17 +164,9 @@ def spell_out(document: Document, name: str) -> None:
     for section in STORED_SECTIONS & tree.keys():
         del tree[section]
         mend = "put the model among `models`, and name it as in `grader.against: {model: NAME}`"
-        document.problems.append(
-            Problem(
-                (section,),
-                "is written by runs, and is no section of a configuration",
-                mend,
-                place=document.place((section,)),
-            )
-        )
+        document.refuse((section,), "is written by runs, and is no section of a configuration", mend)
     _expand_harness(document, tree, ())
     _join_benchmarks(document)
-    _resolve_aliases(document)
     _rename_old(document)
     if name and "name" not in tree:
         tree["name"] = name
@@ -206,7 +193,7 @@ def _join_benchmarks(document: Document) -> None:
     for section in ("questions", "benchmark"):
         if tree.pop(section, None) is not None:
             rule, mend = "may not stand beside benchmarks", "give it to the entries of `benchmarks`, or remove these"
-            document.problems.append(Problem((section,), rule, mend, place=document.place((section,))))
+            document.refuse((section,), rule, mend)
     joined: dict[str, dict[str, Any]] = {"questions": {}, "grader": {}}
     for number, entry in enumerate(listed):
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
@@ -224,7 +211,7 @@ def _join_benchmarks(document: Document) -> None:
         tree["questions"]["world"] = worlds.pop()
     elif worlds - {None}:
         rule, mend = "has a world of the simulator, which serves one", "give all benchmarks questions of one world"
-        document.problems.append(Problem(("benchmarks",), rule, mend, place=document.place(("benchmarks",))))
+        document.refuse(("benchmarks",), rule, mend)
     tree["grader"] = {"kind": "by_benchmark", "graders": joined["grader"]}
 
 
@@ -235,16 +222,15 @@ INNER = {"questions": "benchmarks", "grader": "graders"}
 def _take_out(document: Document, entry: dict[str, Any], path: KeyPath, section: str, found: dict[str, Any]) -> None:
     """Move a section of one benchmark to those of all."""
     if section not in entry:
-        problem = Problem((*path, section), "must be given", f"add `{section}:`", place=document.place(path))
-        document.problems.append(problem)
+        document.refuse((*path, section), "must be given", f"add `{section}:`", place=document.place(path))
         return
     own = found[entry["name"]] = entry.pop(section)
     document.origins[(section, INNER[section], entry["name"])] = (*path, section)
     if section == "grader" and isinstance(own, dict) and (own.get("kind") == "verifier" or own.get("against")):
         key = "against" if own.get("against") else "kind"
-        at, rule = (*path, "grader", key), "is for a single benchmark: no verifier, and no judge that compares answers"
+        rule = "is for a single benchmark: no verifier, and no judge that compares answers"
         mend = "use a key, a function, or a judge that gives verdicts or scores"
-        document.problems.append(Problem(at, rule, mend, got=str(own[key]), place=document.place(at)))
+        document.refuse((*path, "grader", key), rule, mend, str(own[key]))
 
 
 def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) -> None:
@@ -257,8 +243,7 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
         filled = _of_lm_eval(document, benchmark, (*path, "benchmark"))
     elif path:
         rule, mend = "must be {lm_eval: TASK} where there are several", "run a task of Inspect by itself"
-        at = (*path, "benchmark")
-        document.problems.append(Problem(at, rule, mend, place=document.place(at)))
+        document.refuse((*path, "benchmark"), rule, mend)
         return
     else:
         task = {"task": benchmark["inspect"]} if isinstance(benchmark.get("inspect"), str) else {}
@@ -274,9 +259,8 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
 def _of_lm_eval(document: Document, benchmark: dict[str, Any], at: KeyPath) -> dict[str, dict[str, object]]:
     """A task of lm-evaluation-harness is a source of questions and a grader, which are functions."""
     for key in benchmark.keys() - LmEvalConfig.model_fields.keys():
-        path, known = (*at, key), ", ".join(LmEvalConfig.model_fields)
-        mend = f"remove it; its keys are {known}"
-        document.problems.append(Problem(path, "is no key of such a benchmark", mend, place=document.place(path)))
+        mend = f"remove it; its keys are {', '.join(LmEvalConfig.model_fields)}"
+        document.refuse((*at, key), "is no key of such a benchmark", mend)
     options = {"task": benchmark["lm_eval"], **{key: value for key, value in benchmark.items() if key != "lm_eval"}}
     asking = {name: value for name, value in options.items() if name != "metric"}
     grading = {name: value for name, value in options.items() if name != "limit"}
@@ -293,25 +277,11 @@ def _of_lm_eval(document: Document, benchmark: dict[str, Any], at: KeyPath) -> d
     }
 
 
-def _resolve_aliases(document: Document) -> None:
-    for alias, real in ALIASES.items():
-        section = document.tree.get(alias[0])
-        if not isinstance(section, dict) or alias[1] not in section:
-            continue
-        if real[1] in section:
-            rule = f"is another name for {real[1]}, which is given too"
-            document.problems.append(Problem(alias, rule, "keep one of the two", place=document.place(alias)))
-        else:
-            document.origins[real] = alias
-        section.setdefault(real[1], section.pop(alias[1]))
-
-
 def _rename_old(document: Document) -> None:
     """Take the names that earlier versions had, and say what they are called now."""
     for old, new in list(old_keys(document.tree)):
         if new is not None and is_given(document.tree, new):
-            rule, mend = f"is called {written_path(new)} now, which is given too", "remove it"
-            document.problems.append(Problem(old, rule, mend, place=document.place(old)))
+            document.refuse(old, f"is called {written_path(new)} now, which is given too", "remove it")
         elif new is None:
             told = f"{written_path(old)} has no effect any more, remove it: {WITHOUT_EFFECT[old[-2:]]}"
             warn(told, FutureWarning, 2)

@@ -16,6 +16,7 @@ MOVED: Mapping[KeyPath, KeyPath] = {
     ("seeds",): ("trials", "seeds"),
     ("trial_seeds",): ("trials", "seeds"),
     ("sampling", "seed"): ("seed",),
+    ("trials", "epochs"): ("trials", "max"),
     ("concurrency", "concurrency"): ("concurrency", "in_flight"),
     ("allocation", "policy"): ("trials", "policy"),
     ("allocation", "lookahead"): ("trials", "lookahead"),

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from adaptive_eval.config.document import Document, yaml_value
-from adaptive_eval.config.normalise import ALIASES, STORED_SECTIONS
+from adaptive_eval.config.normalise import STORED_SECTIONS
 from adaptive_eval.config.problems import KeyPath, Problem, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
@@ -67,7 +67,6 @@ def suggestion(path: KeyPath, kind: object) -> str:
     key = str(path[-1])
     here = {name for section in of_kind(sections_at(path[:-1]), kind) for name in section.model_fields}
     here -= set() if path[:-1] else STORED_SECTIONS
-    here |= {alias[-1] for alias in ALIASES if alias[:-1] == path[:-1]}
     if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
     elsewhere = [place for place in _everywhere() if place[-1] == key and place[0] not in STORED_SECTIONS]

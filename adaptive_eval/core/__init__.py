@@ -5,146 +5,90 @@ for your own, and the lists of those that have a name; and the values that go in
 is first used.
 """
 
+# ruff: noqa: I001 (names that are offered, each once, by the module that has them)
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adaptive_eval.core.anytime import Anytime
-    from adaptive_eval.core.controller import Controller
-    from adaptive_eval.core.entries import Entry, Option
-    from adaptive_eval.core.evidence import Estimates, Evidence, Prior
-    from adaptive_eval.core.horizon import Extension, PastHorizon
-    from adaptive_eval.core.judge import Judging
+    from adaptive_eval.core.anytime import Anytime as Anytime
+    from adaptive_eval.core.controller import Controller as Controller
+    from adaptive_eval.core.entries import Entry as Entry, Option as Option
+    from adaptive_eval.core.evidence import Estimates as Estimates, Evidence as Evidence, Prior as Prior
+    from adaptive_eval.core.horizon import Extension as Extension, PastHorizon as PastHorizon
+    from adaptive_eval.core.judge import Judging as Judging
     from adaptive_eval.core.objectives import (
-        Baseline,
-        Best,
-        Objective,
-        ObjectiveEntry,
-        Pairs,
-        Place,
-        PrecisionOf,
-        Ranking,
-        Threshold,
-        TopK,
+        Baseline as Baseline,
+        Best as Best,
+        Objective as Objective,
+        ObjectiveEntry as ObjectiveEntry,
+        Pairs as Pairs,
+        Place as Place,
+        PrecisionOf as PrecisionOf,
+        Ranking as Ranking,
+        Threshold as Threshold,
+        TopK as TopK,
     )
-    from adaptive_eval.core.optimal import Optimal
-    from adaptive_eval.core.plan import Plan
-    from adaptive_eval.core.policies import Leader, Policy, PolicyEntry, Uniform, UnresolvedPairs, View, Weighted
-    from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
-    from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
+    from adaptive_eval.core.optimal import Optimal as Optimal
+    from adaptive_eval.core.plan import Plan as Plan
+    from adaptive_eval.core.policies import (
+        Leader as Leader,
+        Policy as Policy,
+        PolicyEntry as PolicyEntry,
+        Uniform as Uniform,
+        UnresolvedPairs as UnresolvedPairs,
+        View as View,
+        Weighted as Weighted,
+    )
+    from adaptive_eval.core.registry import OBJECTIVES as OBJECTIVES, POLICIES as POLICIES, RULES as RULES
+    from adaptive_eval.core.result import (
+        ComparisonResult as ComparisonResult,
+        ModelResult as ModelResult,
+        Result as Result,
+    )
     from adaptive_eval.core.rules import (
-        Correctable,
-        ErrorLeft,
-        ExpectedLoss,
-        Extendable,
-        GivingUp,
-        Precision,
-        Rule,
-        RuleEntry,
-        ZScore,
+        Correctable as Correctable,
+        ErrorLeft as ErrorLeft,
+        ExpectedLoss as ExpectedLoss,
+        Extendable as Extendable,
+        GivingUp as GivingUp,
+        Precision as Precision,
+        Rule as Rule,
+        RuleEntry as RuleEntry,
+        ZScore as ZScore,
     )
-    from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
-    from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, PairVerdict, Reason, SetAside, Verdict
+    from adaptive_eval.core.settings import Bench as Bench, Budget as Budget, Pace as Pace, Trials as Trials
+    from adaptive_eval.core.types import (
+        NO_COST as NO_COST,
+        Ask as Ask,
+        Cost as Cost,
+        Look as Look,
+        Outcome as Outcome,
+        PairVerdict as PairVerdict,
+        Reason as Reason,
+        SetAside as SetAside,
+        Verdict as Verdict,
+    )
 
 _HOMES = {
-    "anytime": ("Anytime",),
-    "controller": ("Controller",),
-    "entries": ("Entry", "Option"),
-    "evidence": ("Estimates", "Evidence", "Prior"),
-    "horizon": ("Extension", "PastHorizon"),
-    "judge": ("Judging",),
-    "objectives": (
-        "Baseline",
-        "Best",
-        "Objective",
-        "ObjectiveEntry",
-        "Pairs",
-        "Place",
-        "PrecisionOf",
-        "Ranking",
-        "Threshold",
-        "TopK",
-    ),
-    "optimal": ("Optimal",),
-    "plan": ("Plan",),
-    "policies": ("Leader", "Policy", "PolicyEntry", "Uniform", "UnresolvedPairs", "View", "Weighted"),
-    "registry": ("OBJECTIVES", "POLICIES", "RULES"),
-    "result": ("ComparisonResult", "ModelResult", "Result"),
-    "rules": (
-        "Correctable",
-        "ErrorLeft",
-        "ExpectedLoss",
-        "Extendable",
-        "GivingUp",
-        "Precision",
-        "Rule",
-        "RuleEntry",
-        "ZScore",
-    ),
-    "settings": ("Bench", "Budget", "Pace", "Trials"),
-    "types": ("NO_COST", "Ask", "Cost", "Look", "Outcome", "PairVerdict", "Reason", "SetAside", "Verdict"),
+    "anytime": "Anytime",
+    "controller": "Controller",
+    "entries": "Entry Option",
+    "evidence": "Estimates Evidence Prior",
+    "horizon": "Extension PastHorizon",
+    "judge": "Judging",
+    "objectives": "Baseline Best Objective ObjectiveEntry Pairs Place PrecisionOf Ranking Threshold TopK",
+    "optimal": "Optimal",
+    "plan": "Plan",
+    "policies": "Leader Policy PolicyEntry Uniform UnresolvedPairs View Weighted",
+    "registry": "OBJECTIVES POLICIES RULES",
+    "result": "ComparisonResult ModelResult Result",
+    "rules": "Correctable ErrorLeft ExpectedLoss Extendable GivingUp Precision Rule RuleEntry ZScore",
+    "settings": "Bench Budget Pace Trials",
+    "types": "NO_COST Ask Cost Look Outcome PairVerdict Reason SetAside Verdict",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "Anytime",
-    "Ask",
-    "Baseline",
-    "Bench",
-    "Best",
-    "Budget",
-    "ComparisonResult",
-    "Controller",
-    "Correctable",
-    "Cost",
-    "Entry",
-    "ErrorLeft",
-    "Estimates",
-    "Evidence",
-    "ExpectedLoss",
-    "Extendable",
-    "Extension",
-    "GivingUp",
-    "Judging",
-    "Leader",
-    "Look",
-    "ModelResult",
-    "NO_COST",
-    "OBJECTIVES",
-    "Objective",
-    "ObjectiveEntry",
-    "Optimal",
-    "Option",
-    "Outcome",
-    "POLICIES",
-    "Pace",
-    "PairVerdict",
-    "Pairs",
-    "Place",
-    "Plan",
-    "Policy",
-    "PolicyEntry",
-    "Precision",
-    "PrecisionOf",
-    "Prior",
-    "RULES",
-    "Ranking",
-    "Reason",
-    "Result",
-    "Rule",
-    "RuleEntry",
-    "SetAside",
-    "PastHorizon",
-    "Threshold",
-    "TopK",
-    "Trials",
-    "Uniform",
-    "UnresolvedPairs",
-    "Verdict",
-    "View",
-    "Weighted",
-    "ZScore",
-]
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> object:

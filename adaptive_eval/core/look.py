@@ -57,12 +57,8 @@ class AvailableTrials:
     recorded: NDArray[np.bool_]
     """(L,): models that are never asked."""
 
-    def known(self) -> NDArray[np.int64]:
-        """(L + 1,): all that is known of each model, and the nothing that a reference needs."""
-        return np.append(self.trials + self.before, 0)
-
     def held(self) -> NDArray[np.int64]:
-        """(L + 1,): the same of models that are asked, 0 of all others: what grows."""
+        """(L + 1,): all that is known of each model that is asked, 0 of all others: what grows."""
         return np.append(np.where(self.recorded, 0, self.trials + self.before), 0)
 
 

@@ -83,7 +83,7 @@ class ServerProcess:
         try:
             with log.open("ab") as output:
                 started = await asyncio.create_subprocess_exec(
-                    *_keeper_command(command),
+                    *(sys.executable, "-I", "-S", keeper.__file__, str(GRACE_SECONDS), *command),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=output,
@@ -135,11 +135,6 @@ class ServerProcess:
                 if await self._keeper.wait():  # it was killed itself, and has ended nothing
                     self.kill()
                 return "was stopped"
-
-
-def _keeper_command(command: Sequence[str]) -> list[str]:
-    """The keeper's own command."""
-    return [sys.executable, "-I", "-S", keeper.__file__, str(GRACE_SECONDS), *command]
 
 
 async def _line(process: asyncio.subprocess.Process) -> str:

@@ -67,11 +67,6 @@ class LabelSession:
         _, texts = self._chosen[self._at]
         return AnswerToLabel(self._at + 1, self._number, texts, self._fields, self._given.get(self._at))
 
-    @property
-    def finished(self) -> bool:
-        """All answers of the session were labelled or skipped."""
-        return self._at >= self._number
-
     def label(self, label: str) -> bool:
         """Give the current answer its label; False, and nothing is kept, where it is none that this run knows."""
         if self.current is None or not is_label(self._fields, label):

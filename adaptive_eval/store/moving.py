@@ -241,18 +241,13 @@ def segment_digest(data: bytes) -> str:
     return blake2b(data, digest_size=32).hexdigest()
 
 
-def segments_url(answers: str, name: str, key: str) -> str:
-    """The URL of a run's segments as the ledger has it; empty for the folder beside the run."""
-    return "" if answers == SEGMENTS else f"{answers.rstrip('/')}/{name}-{key}"
-
-
 def open_mover(directory: Path, answers: str, name: str, connection: sqlite3.Connection) -> AnswerMover | None:
     """Open the mover of a run's texts to the place `answers`; None if they stay in the ledger."""
     if answers == LEDGER:
         return None
     load_parquet()
     key = database.keep_segments(connection)
-    url = segments_url(answers, name, key)
+    url = "" if answers == SEGMENTS else f"{answers.rstrip('/')}/{name}-{key}"
     return AnswerMover(directory, url, place_at(directory, url), connection)
 
 

@@ -25,7 +25,6 @@ from adaptive_eval.store.records import (
     HeldTime,
     JudgeUse,
     ReplicaSums,
-    ReplicaTraffic,
     RoundCount,
     RunHeader,
     Spending,
@@ -298,10 +297,6 @@ class RunReader:
     def spending(self, steps: int) -> list[Spending]:
         """Cumulative spending after about each 1/steps of the trials, in the order of commitment."""
         return thin_out(all_spending(self._ledger, self._ledger.kept_sums(), steps), steps)
-
-    def traffic(self) -> list[ReplicaTraffic]:
-        """The stored answers by model and replica."""
-        return [one.traffic() for one in self.sums()]
 
     def events(self) -> list[Event]:
         """All events of the run."""

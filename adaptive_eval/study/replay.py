@@ -105,11 +105,6 @@ class OutcomeSource:
         return Tape.of_outcomes(self.outcomes, self.counts, self.weights, rng)
 
 
-def source_of_world(world: World) -> OutcomeSource:
-    """A world; it brings its own weights."""
-    return OutcomeSource(world.name, world.models, world.questions, world.w, world.p)
-
-
 def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> OutcomeSource:
     """A recording, judged with the weights of a rubric."""
     counts, categories = recording.counts, len(weights)
@@ -191,7 +186,7 @@ def _open_outcomes(request: ReplayRequest) -> World | Recording:
 
 def _source(drawn_from: World | Recording, what: str, decisions: Decisions, config: Path | None) -> OutcomeSource:
     if isinstance(drawn_from, World):
-        return source_of_world(drawn_from)
+        return OutcomeSource(drawn_from.name, drawn_from.models, drawn_from.questions, drawn_from.w, drawn_from.p)
     own = drawn_from.weights if config is None else None
     weights = own if own is not None else np.array(open_rubric(decisions.rubric).weights, dtype=float)
     path = Path(what)

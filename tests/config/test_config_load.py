@@ -95,10 +95,6 @@ class TestShortForms:
         assert (config.objective.kind, config.stopping.rule, config.trials.policy) == ("best", "anytime", "leader")
         assert (str(config.store.folder), config.concurrency.in_flight) == ("elsewhere", 7)
 
-    def test_epochs_is_another_name_for_max(self) -> None:
-        assert load(BASE + "trials: {epochs: 16}").trials.max == 16
-        assert "is another name for max, which is given too" in only(BASE + "trials: {epochs: 16, max: 20}")
-
     @pytest.mark.parametrize(
         ("written", "seconds"), [("90", 90), ("2h30m", 9000), ("1d", 86400), ("1.5h", 5400), ("45 m", 2700), ("3s", 3)]
     )
@@ -176,7 +172,6 @@ class TestOverrides:
         ("override", "value"),
         [
             ("trials.max=40", lambda c: c.trials.max == 40),
-            ("trials.epochs=40", lambda c: c.trials.max == 40),
             ("models.0.sampling.temperature=0.7", lambda c: c.models[0].sampling.temperature == 0.7),
             ("models[1].name=z", lambda c: c.models[1].name == "z"),
             ("sampling.top_p=0.5", lambda c: c.models[0].sampling.top_p == 0.5),

@@ -29,7 +29,7 @@ def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -
     with closing(RunReader.open(run)) as reader:
         events = reader.events()
         assert reader.trial_count() == 120
-        assert all(one.retries == 0 for one in reader.traffic())
+        assert all(one.retries == 0 for one in reader.sums())
     assert (
         not events_of_kind(events, ModelSetAside)
         and not events_of_kind(events, ReplicaLost)

@@ -27,8 +27,8 @@ def test_nothing_given_is_every_default() -> None:
     assert decisions.folder == Path.cwd()
 
 
-def test_short_forms_and_other_names_are_known() -> None:
-    decisions = decided("objective=best", "trials.epochs=40", "stopping.delta=2%", "budget.wall_time=1h")
+def test_short_forms_are_known() -> None:
+    decisions = decided("objective=best", "trials.max=40", "stopping.delta=2%", "budget.wall_time=1h")
     assert (decisions.objective.kind, decisions.trials.max, decisions.budget.wall_time) == ("best", 40, 3600.0)
     assert decisions.stopping.delta == pytest.approx(0.02)
 
