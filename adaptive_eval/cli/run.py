@@ -96,6 +96,8 @@ def run(
         settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)
         directory = run_directory(settings, run_dir, fresh)
+        if ray is None and "sites" in settings.servers.model_fields_set:
+            typer.echo("note: servers.sites has no effect without --ray", err=True)
         if dry_run:
             # imported here: a rehearsal forecasts, which a run does not
             from adaptive_eval.cli.check import rehearse

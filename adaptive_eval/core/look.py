@@ -164,7 +164,7 @@ def _ways_to_see_it(
 ) -> list[Evidence]:
     """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other.
 
-    A design that is finished but for their grades has all information: nothing more is asked.
+    These count in the information of all three: a look is no earlier because of them, and its boundary is as planned.
     """
     reference, margin = objective.reference, objective.margin
     seen = partial(weigh_evidence, reference=reference, margin=margin, benches=benches, among=among)
@@ -175,8 +175,7 @@ def _ways_to_see_it(
     for_first, for_second = paired[1:] or (None, None)
     one = seen(highest, other=lowest, paired=for_first)
     two = seen(lowest, other=highest, paired=for_second)
-    finished = np.minimum(one.information, two.information) >= AT_HORIZON
-    return [replace(graded, information=np.where(finished, 1.0, graded.information)), one, two]
+    return [replace(graded, information=np.minimum(one.information, two.information)), one, two]
 
 
 def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: AvailableTrials) -> IndexArray:

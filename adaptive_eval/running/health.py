@@ -17,6 +17,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.launch.host import Host, holder_of_place
 from adaptive_eval.launch.types import LaunchConfig
+from adaptive_eval.running.launched import require_no_cluster
 from adaptive_eval.running.serving import Serving, opened_endpoints
 
 
@@ -72,6 +73,7 @@ async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Heal
 
 
 def _local_launch_health(config: RunConfig) -> dict[str, Health]:
+    require_no_cluster(config)
     missing = dict(missing_programs(config, read_environment(config.folder)))
     return {
         model.name: Health(

@@ -69,8 +69,7 @@ def open_hosts(
 ) -> OpenedHosts:
     """A host for each launched model, or for those that share one; raises `ConfigError`."""
     require_programs(config, environment)
-    if config.servers.pool is not None and config.servers.pool.of_cluster:
-        raise ConfigError("pool.places: cluster needs a cluster: run it with --ray, or name places of this machine")
+    require_no_cluster(config)
     ports, hosts = free_ports(), []
     for group in config.serving_groups:
         for place in group.places or (None,):
@@ -79,6 +78,17 @@ def open_hosts(
             }
             hosts.append(Host(place, servers, places))
     return OpenedHosts(hosts, _endpoints_by_model(hosts))
+
+
+def require_no_cluster(config: RunConfig) -> None:
+    """Raise `ConfigError` where servers are asked for that this machine alone cannot give."""
+    needs = "needs a cluster: run it with --ray, or"
+    if config.servers.pool is not None and config.servers.pool.of_cluster:
+        raise ConfigError(f"pool.places: cluster {needs} name places of this machine")
+    for model in config.models:
+        if model.launch is not None and model.launch.sites > 1:
+            key = f"models.{model.name}.launch.sites: {model.launch.sites}"
+            raise ConfigError(f"{key} {needs} remove it, for one server on this machine")
 
 
 def require_programs(config: RunConfig, environment: Mapping[str, str]) -> None:

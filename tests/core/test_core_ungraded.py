@@ -176,6 +176,20 @@ def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade
     assert [pair.verdict for pair in found.looks[-1].comparisons] == [Verdict.RESOLVED]
 
 
+@pytest.mark.parametrize("rule", [Optimal(start=0.2), Sequential(start=0.2)])
+@pytest.mark.parametrize("lost", [None, 0, 1])
+def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: int | None) -> None:
+    """Information counts what was asked for, so that the first look is not before the first that is allowed."""
+    plan = Plan(Bench(2, 10, np.array([0.0, 1.0])), rule=rule, trials=Trials(4, 20), judging=Judging())
+    table: list[list[list[int | None]]] = [[[1, 1, 1, 0]] * 10, [[0, 0, 1, 0]] * 10]
+    if lost is not None:
+        table[lost] = [[None, *table[lost][0][1:]], *table[lost][1:]]
+    found = told(plan, table)
+    (only,) = found.looks
+    assert found.ungraded.sum() == (lost is not None) and only.comparisons[0].information == pytest.approx(0.2)
+    assert only.comparisons[0].verdict is Verdict.RESOLVED and found.finished is Reason.SETTLED
+
+
 @pytest.mark.parametrize(
     ("graded", "ungraded", "why"),
     [

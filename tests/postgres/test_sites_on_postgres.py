@@ -47,12 +47,13 @@ def test_nothing_is_lost_or_counted_twice(
     monkeypatch.setenv(VARIABLE, str(mortal_database))
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
     command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
-    models = [{"name": name, "launch": {"command": command, "timeout": HANGS, "sites": 2}} for name in MODELS]
-    common: dict[str, object] = {"models": models, "trials": {"min": 4, "max": 8, "favour": "answers"}}
-    assert (
-        site.run(site.write("plain", **common), "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT
-    )
-    config = site.write("kept", concurrency=2, store={"ledger": str(mortal_database), "patience": "10m"}, **common)
+    launch = {"command": command, "timeout": HANGS}
+    alone, twice = ([{"name": name, "launch": one} for name in MODELS] for one in (launch, launch | {"sites": 2}))
+    trials = {"min": 4, "max": 8, "favour": "answers"}
+    plain = site.run(site.write("plain", models=alone, trials=trials), "--run-dir", str(site.directory("plain")))
+    assert plain.exit_code == ExitCode.SPENT, plain.output
+    store = {"ledger": str(mortal_database), "patience": "10m"}
+    config = site.write("kept", models=twice, trials=trials, concurrency=2, store=store)
     killer, cluster = Killer(mortal), NearCluster([2])
     ended = asyncio.run(
         execute(

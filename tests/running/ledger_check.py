@@ -147,6 +147,34 @@ class Books:
             spent[name] += tokens
         return spent
 
+    @property
+    def looks(self) -> list[dict[str, Any]]:
+        """The looks of the newest configuration."""
+        return stored_looks(self.directory)
+
+    def check_unchanged(self) -> None:
+        """Every trial is as it was."""
+        assert self.rows == stored_rows(self.directory)
+
+    def check_relabelling(self, found: Mapping[str, Any]) -> None:
+        """Categories are those of the rows, of as many as a look has; where that is all, so are the scores."""
+        own, *others = found["rubrics"]
+        assert len(others) + len(found["not_there"]) == 12, "the schemata of the paper"
+        judged = sum(sum(model["counts"]) for model in own["models"])
+        assert found["trials"] == judged
+        for rubric in others:
+            assert judged == sum(sum(model["counts"]) + model["left_out"] for model in rubric["models"])
+        look = self.looks[-1]
+        trials = dict(zip(look["models"], look["trials"], strict=True))
+        for model in own["models"]:
+            name = model["name"]
+            mine = {trial: row for trial, row in self.rows.items() if trial[0] == name and row.category is not None}
+            there = Counter(row.category for row in mine.values())
+            assert all(count <= there[at] for at, count in enumerate(model["counts"])) and not model["left_out"]
+            assert sum(model["counts"]) == trials[name]
+            if len(mine) == trials[name] and model["score"] is not None:
+                assert abs(model["score"] - _score(mine)) < 1e-9
+
     def check_labels(self) -> None:
         """The labels in the file are those that were given."""
         lines = map(json.loads, (self.directory / "labels.jsonl").read_text().splitlines())

@@ -1,5 +1,6 @@
 """Whatever befalls a run, it buys nothing twice, loses nothing, and ends with the ranking of an undisturbed one."""
 
+import csv
 import json
 import tempfile
 from collections.abc import Callable
@@ -13,13 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from ledger_check import Books, stored_looks, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start, World
+from typer.testing import CliRunner
 
+from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
+from adaptive_eval.errors import ExitCode
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.export import ExportRequest, export
-from adaptive_eval.record.labels import Labelled, add_labels
 
 FATES = st.sampled_from([Fate.NOTHING, Fate.KILL, Fate.KILL, Fate.STOP, Fate.STOP_AT_ONCE])
 MOMENTS = st.one_of(st.integers(1, 12), st.integers(1, 250))
@@ -136,12 +139,41 @@ class Lives(RuleBasedStateMachine):
         self.extended = self.extended or self.books.begins_with_all
 
     @precondition(lambda self: self.books.rows)
-    @rule(number=st.integers(0, 2**16), label=st.sampled_from(["correct", "wrong"]))
-    def label(self, number: int, label: str) -> None:
-        at = sorted(self.books.rows)[number % len(self.books.rows)]
-        add_labels(self.directory, {Labelled(*at): label})
-        self.books.labels.append((at, label))
+    @rule(
+        numbers=st.lists(st.integers(0, 2**16), min_size=1, max_size=9),
+        label=st.sampled_from(["correct", "wrong"]),
+        suffix=st.sampled_from(["jsonl", "csv"]),
+    )
+    def import_labels(self, numbers: list[int], label: str, suffix: str) -> None:
+        """`adaptive-eval label --from`; a report of them follows each time."""
+        there = sorted(self.books.rows)
+        chosen = list(dict.fromkeys(there[number % len(there)] for number in numbers))
+        file = self.folder / f"labels.{suffix}"
+        with file.open("w", newline="") as lines:
+            rows = [dict(zip(("model", "question", "trial", "label"), (*at, label), strict=True)) for at in chosen]
+            if suffix == "csv":
+                writer = csv.DictWriter(lines, rows[0])
+                writer.writeheader()
+                writer.writerows(rows)
+            else:
+                lines.writelines(json.dumps(row) + "\n" for row in rows)
+        done = CliRunner().invoke(app, ["label", str(self.directory), "--from", str(file)])
+        assert done.exit_code == ExitCode.REACHED, done.output
+        self.books.labels += [(at, label) for at in chosen]
         self.books.check_labels()
+        self.books.check_unchanged()
+
+    @precondition(lambda self: self.books.rows)
+    @rule()
+    def relabel(self) -> None:
+        """`adaptive-eval relabel`: the scores under other rubrics, of trials that a look has judged."""
+        done = CliRunner().invoke(app, ["relabel", str(self.directory), "--format", "json"])
+        if self.books.looks:
+            assert done.exit_code == ExitCode.REACHED, done.output
+            self.books.check_relabelling(json.loads(done.stdout)["relabelling"])
+        else:
+            assert done.exit_code == ExitCode.CONFIGURATION and "has no look yet" in done.output
+        self.books.check_unchanged()
 
     @precondition(lambda self: self.books.rows)
     @rule(parts=st.sampled_from([1, 1, 2]), killed=st.booleans(), at=st.integers(1, 60))
@@ -208,12 +240,17 @@ class Lives(RuleBasedStateMachine):
             return
         self.books.check_the_end()
         there = stored_rows(self.folder / "reference")
-        if self.books.rows.keys() > there.keys() and ended.reason is Reason.BUDGET:  # spent before all were there
+        if self.books.rows.keys() - there.keys() and ended.reason is Reason.BUDGET:
+            # spent on what it does not ask for, as while a model was away: looks are its own until one has other trials
+            for look, its in zip(self.books.looks, stored_looks(self.folder / "reference"), strict=False):
+                if self.extended or look["trials"] != its["trials"]:
+                    return
+                assert look == its
             return
         if self.extended:  # what an extension may still decide depends on when it came
             return
         assert ended.reason == reference.reason
-        assert stored_looks(self.directory) == stored_looks(self.folder / "reference")
+        assert self.books.looks == stored_looks(self.folder / "reference")
         assert all(self.books.rows[trial] == there[trial] for trial in there.keys() & self.books.rows.keys())
         if self.settings["trials"]["favour"] == "answers":  # else how much is asked ahead depends on what took how long
             assert there.keys() <= self.books.rows.keys()
@@ -258,7 +295,22 @@ def over_and_moved(life: Lives) -> None:
     life.go_on_elsewhere(2, False, 35)
 
 
-ONCE = [stopped_and_regraded, without_the_best, with_one_who_comes_back, with_scores_that_are_equal, over_and_moved]
+def spent_by_two(life: Lives) -> None:
+    """The cap bears less of the third, which was away, than where all three were there from the first."""
+    life.begin(0, False, 1, 1, 1, 4, None, "answers", 36, {"q0"}, True)
+    life.mend_the_grader()
+    life.leave_or_come_back("ada")
+    life.start(Fate.NOTHING, 1, {})
+
+
+ONCE = [
+    stopped_and_regraded,
+    without_the_best,
+    with_one_who_comes_back,
+    with_scores_that_are_equal,
+    over_and_moved,
+    spent_by_two,
+]
 
 
 @pytest.mark.slow

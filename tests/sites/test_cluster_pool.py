@@ -100,6 +100,18 @@ async def test_without_a_cluster_that_is_told(site: Site) -> None:
             pass
 
 
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, options: list[str]) -> None:
+    """Several servers of a model are refused; how sites work with their head is said to have no effect."""
+    launch = {"command": [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)], "timeout": HANGS}
+    models = [{"name": name, "launch": launch | {"sites": 2 if name == "bob" else 1}} for name in MODELS]
+    config = site.write(models=models, servers={"sites": {"keep": 30}})
+    refused = site.run(config, *options)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "models.bob.launch.sites: 2 needs a cluster: run it with --ray, or remove it" in refused.output
+    assert "note: servers.sites has no effect without --ray" in refused.output
+
+
 @pytest.mark.parametrize(
     ("pool", "said"),
     [

@@ -32,7 +32,8 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 def judged(site: Site, url: str, name: str, **more: object) -> Path:
     grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **more}
     trials = {"min": 4, "max": 8, "favour": "answers"}
-    return site.write(name, models=models(site, {"bob": 2}), grader=grader, trials=trials, concurrency=2)
+    sites = {"bob": 2} if name == "run" else None
+    return site.write(name, models=models(site, sites), grader=grader, trials=trials, concurrency=2)
 
 
 def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
