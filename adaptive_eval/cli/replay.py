@@ -13,10 +13,10 @@ from adaptive_eval.cli.shared import Overrides, reported
 from adaptive_eval.core import Look
 from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
+from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
-from adaptive_eval.show.text import verdict_counts
 from adaptive_eval.store.whereabouts import holds_ledger
 from adaptive_eval.study.judged import JudgedReplay, judge_replay
 from adaptive_eval.study.replay import (
@@ -123,7 +123,7 @@ def _shown(progress: Progress) -> Callable[[Look], None]:
     """Show the progress of one replay at its looks."""
 
     def looked(look: Look) -> None:
-        progress.to(sum(look.trials), f"look {look.index + 1}: {verdict_counts(look)}")
+        progress.to(sum(look.trials), f"look {look.index + 1}: {count_states(one.verdict for one in look.comparisons)}")
 
     return looked
 

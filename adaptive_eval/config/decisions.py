@@ -146,7 +146,7 @@ class _ObjectiveConfig(Section):
 
     kind: ObjectiveName = "ranking"
     gate: bool = False
-    """A non-inferiority test for continuous integration: each model passes when it is less than `stopping.delta` worse
+    """A non-inferiority test for continuous integration: each model passes when it is not worse by `stopping.delta`
     than the baseline, and fails, with exit code 6, when it is worse by more (baseline)."""
 
     @property

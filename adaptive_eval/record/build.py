@@ -2,7 +2,6 @@
 of questions, runs in any thread."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -15,6 +14,7 @@ from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, que
 from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.record.by_group import BENCHMARK
+from adaptive_eval.record.finding import Findings
 from adaptive_eval.record.gate import GatePart, Outcomes, gate_rows, gate_rows_of_parts, gate_terms
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.question_rows import CountedRows
@@ -80,32 +80,23 @@ def scores_without_prior(snapshot: Snapshot) -> dict[int, OwnScore]:
     return {model: OwnScore(float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
 
 
-class Findings(NamedTuple):
-    """Findings of the latest look as results.json has them, models from best to worst; empty before the first look."""
-
-    models: tuple[ModelRow, ...] = ()
-    pairs: tuple[PairRow, ...] = ()
-    trials_to_go: float | None = None
-
-    @property
-    def verdicts(self) -> Counter[Verdict]:
-        """Number of comparisons by verdict."""
-        return Counter(Verdict(pair.verdict) for pair in self.pairs)
-
-
-NOTHING_FOUND = Findings()
-
-
 def latest_findings(snapshot: Snapshot) -> Findings:
     """Convert a snapshot to findings, without the parts that take a while."""
     result, usages = snapshot.result, snapshot.usages
     alone = scores_without_prior(snapshot)
+    models = tuple(_model(snapshot, row, usages[row.model], alone.get(row.model, NOT_APART)) for row in result.models)
+    pairs, names = tuple(_pair(snapshot.subject, one) for one in result.comparisons), snapshot.subject.models
+    reversals = tuple((names[one.better], _name(snapshot.subject, one.worse)) for one in result.reversals)
+    gate, gates_of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
     return Findings(
-        models=tuple(
-            _model(snapshot, row, usages[row.model], alone.get(row.model, NOT_APART)) for row in result.models
-        ),
-        pairs=tuple(_pair(snapshot.subject, one) for one in result.comparisons),
+        models=models,
+        pairs=pairs,
         trials_to_go=result.trials_to_go,
+        decisions=snapshot.subject.decisions,
+        weights=tuple(snapshot.bench.weights.tolist()),
+        reversals=reversals,
+        gate=gate,
+        gates_of_benchmarks=gates_of_benchmarks,
     )
 
 
@@ -116,8 +107,6 @@ def build_results(snapshot: Snapshot) -> Results:
     early_end, models = _correct_scores(snapshot, found.models)
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
-    reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
-    gate, of_benchmarks = _build_gate(snapshot, found.models, found.pairs, reversals)
     arrived = snapshot.arrived[order]
     waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
     greedy = any(event.greedy for event in events_of_kind(snapshot.events, PriorTaken)[-1:])
@@ -125,10 +114,10 @@ def build_results(snapshot: Snapshot) -> Results:
         format=FORMAT,
         run=snapshot.run,
         decisions=subject.decisions,
-        weights=tuple(weights.tolist()),
+        weights=found.weights,
         models=models,
         pairs=found.pairs,
-        reversals=reversals,
+        reversals=found.reversals,
         adjusted_p=_order_matrix(result, order),
         looks=tuple(map(_look, snapshot.looks)),
         questions=CountedRows(subject.questions, arrived, waiting, weights),
@@ -136,7 +125,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *rule_caution(subject.decisions),
             *judge_caution(subject.decisions),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=greedy),
-            *reversal_cautions(reversals),
+            *reversal_cautions(found.reversals),
             *metric_cautions(metrics),
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
@@ -148,9 +137,9 @@ def build_results(snapshot: Snapshot) -> Results:
         servers=server_rows(snapshot.events),
         turns=turns_rows(snapshot.events),
         batches=batch_rows(pending_batches(snapshot.events)),
-        gate=gate,
+        gate=found.gate,
         metrics=metrics,
-        groups=tuple(replace(row, gate=_gate_of_group(row, of_benchmarks)) for row in snapshot.groups),
+        groups=tuple(replace(row, gate=_gate_of_group(row, found.gates_of_benchmarks)) for row in snapshot.groups),
         early_end=early_end,
     )
 
@@ -308,11 +297,7 @@ def _look(look: Look) -> LookRow:
     return LookRow(
         look=look.index,
         trials=sum(look.trials),
-        resolved=look.count(Verdict.RESOLVED),
-        tied=look.count(Verdict.TIED),
-        open=look.count(Verdict.OPEN),
-        out_of_reach=look.count(Verdict.OUT_OF_REACH),
-        blocked=look.count(Verdict.BLOCKED),
+        **{str(verdict): look.count(verdict) for verdict in Verdict},
     )
 
 

@@ -4,6 +4,7 @@ An error that ended it is kept in its store: whoever looks at the run later has 
 """
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -15,9 +16,10 @@ from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, first_line
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
-from adaptive_eval.record.lines import first_few
+from adaptive_eval.record.lines import first_few, safe_name
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.status import Status
+from adaptive_eval.record.words import draws_questions
 from adaptive_eval.store import (
     CommitBatch,
     Event,
@@ -66,6 +68,8 @@ def fatal_error_of(events: Sequence[Event]) -> FatalError | None:
 
 NAMED = 3
 """Models that one sentence names."""
+LONGEST_NAME = 32
+AFRESH = "--fresh, or another --run-dir"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +147,7 @@ class Ending:
             told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
             return f"Stopped: no answer came from any model: {first_few(list(told), NAMED)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models):
-            return f"Finished: what is not decided needs {' and '.join(self._missing_for_blocked())}."
+            return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
         looked = self.results is not None
@@ -166,14 +170,72 @@ class Ending:
 
     @property
     def next_step(self) -> str:
-        """What to do next, in a sentence."""
+        """What to do next in one line, as `next_steps`."""
+        return f"Next: {'; '.join(self.next_steps())}."
+
+    def next_steps(self, command: str | None = None, run: str = "RUN") -> Iterator[str]:
+        """What to do next, a line each: `command` continues the run in the directory `run`, if it is known there."""
+        then = "then run the same command again" if command is None else f"then: {command}"
+        models, reason = () if self.results is None else self.results.models, self.reason
         if self.fatal_error is not None:
-            return "Next: mend that; the same command goes on."
-        if self.reason is Reason.SETTLED and gate_outcome(self.gate) == UNDECIDED:
-            return "Next: begin anew, since no further trial changes a call."
-        if (larger := self.larger_horizon) is not None:
-            return f"Next: a larger trials.max, about {larger:,}, may decide the rest."
-        return NEXT_STEPS[self.reason]
+            yield f"mend that, {then}"
+        elif self.ungraded and any(row.signals.get("unanswered") for row in models):
+            yield f"see to the servers that fail some requests every time, {then}"
+            yield f"which asks those of models that were set aside again; for others begin anew ({AFRESH})"
+        elif self.ungraded:
+            yield f"raise grader.timeout, or see to the server of the judge or verifier, {then}"
+            yield "which grades the stored answers again; where the grader itself was mended, or to do no more:"
+            yield f"adaptive-eval regrade {run} --config CONFIG"
+        elif self.exit_code is ExitCode.SPENT:
+            doubted = list(self._doubtful_answers(run))
+            yield from doubted
+            if reason is not Reason.SETTLED:
+                yield self._for_more(command, then)
+            elif not doubted:
+                yield f"begin anew ({AFRESH}): every comparison is called, and no further trial changes that"
+        elif reason is Reason.SETTLED:
+            yield f"check the grader on some answers: adaptive-eval label {run}"
+        elif reason is Reason.BLOCKED:
+            yield f"see to what is missing, {then}"
+        else:
+            yield "run the same command again" if command is None else f"go on: {command}"
+
+    def _for_more(self, command: str | None, then: str) -> str:
+        decisions = {} if self.results is None else self.results.decisions
+        if draws_questions(decisions):
+            fresh = "in a new run" if command is None else f"in a run of its own: {command} --fresh"
+            return (
+                "raise the budget, where that has ended it; or ask more questions (questions.limit), or several trials "
+                f"of each (without trials.draw), {fresh}"
+            )
+        if (larger := self.larger_horizon) is None:
+            return f"raise the budget, {then}"
+        caps = decisions.get("budget")
+        capped = isinstance(caps, Mapping) and any(cap is not None for cap in caps.values())
+        if command is not None:
+            words = shlex.split(command)
+            old = [at for at, word in enumerate(words) if word.startswith(("trials.max=", "trials.epochs="))]
+            kept = [word for at, word in enumerate(words) if at not in old and at + 1 not in old]
+            then = f"then: {shlex.join([*kept, '--set', f'trials.max={larger}'])}"
+        return (
+            f"raise {'the budget, and ' if capped else ''}trials.max to {larger:,}, which may decide the rest, {then}"
+        )
+
+    def _doubtful_answers(self, run: str) -> Iterator[str]:
+        """Failed answers that could explain a call of the gate, and what to do."""
+        doubted = {name for row in self.gate for name in row.doubted}
+        for row in () if self.results is None else self.results.models:
+            if row.name in doubted:
+                found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
+                found["have no grade"] = row.ungraded
+                told = ", ".join(f"{number:,} {what}" for what, number in found.items() if number)
+                yield f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {told}"
+        if doubted:
+            yield f"see them: adaptive-eval monitor {run} --web"
+            yield (
+                "further trials do not change what these may be worth: mend the server, its settings or the grader, "
+                f"and begin anew ({AFRESH})"
+            )
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
@@ -240,24 +302,14 @@ TOO_SMALL = "{}: the budget does not cover the first round. Raise it, or lower t
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
-    Reason.OUT_OF_REACH: "Finished: the trials that are left would probably not decide what is still open.",
+    Reason.OUT_OF_REACH: "Finished: the rest is out of reach of the trials that are left.",
     Reason.BUDGET: "Finished: the next round does not fit the budget.",
     Reason.WALL_TIME: "Finished: the time is up. The round that was incomplete is stored, and kept out of the scores.",
     Reason.GPU_TIME: (
         "Finished: servers were held for all the GPU hours that the budget allows. The round that was incomplete is "
         "stored, and kept out of the scores."
     ),
-    Reason.BLOCKED: "Finished: what is not decided needs a model that was set aside.",
-}
-LARGER_BUDGET = "Next: with a larger budget the same command goes on."
-NEXT_STEPS = {
-    None: "Next: the same command goes on.",
-    Reason.SETTLED: "Next: check the grader on some answers (adaptive-eval label RUN).",
-    Reason.OUT_OF_REACH: "Next: a larger trials.max may decide more.",
-    Reason.BUDGET: LARGER_BUDGET,
-    Reason.WALL_TIME: LARGER_BUDGET,
-    Reason.GPU_TIME: LARGER_BUDGET,
-    Reason.BLOCKED: "Next: see to what is missing; the same command goes on.",
+    Reason.BLOCKED: "Finished: what is blocked needs a model that was set aside.",
 }
 EXIT_CODES = {
     Reason.SETTLED: ExitCode.REACHED,

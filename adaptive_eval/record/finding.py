@@ -1,9 +1,13 @@
-"""Findings of a run as sentences: for the run, for each model, and for each pair that is equal."""
+"""Findings of a run in words, for every display: for the run, for each model, and for each comparison."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
+from adaptive_eval.record.gate import Outcomes
 from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
@@ -13,6 +17,63 @@ LONGEST_NAME = 40
 NAMED = 3
 """Models that a sentence names; of more it says how many."""
 UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
+STATES = ("PASS", "FAIL", "UNDECIDED", "resolved", "tied", "open", "out of reach", "blocked")
+
+
+class Findings(NamedTuple):
+    """Findings of the latest look as results.json has them, models from best to worst; empty before the first look."""
+
+    models: tuple[ModelRow, ...] = ()
+    pairs: tuple[PairRow, ...] = ()
+    trials_to_go: float | None = None
+    decisions: Mapping[str, object] = MappingProxyType({})
+    weights: tuple[float, ...] = ()
+    reversals: tuple[tuple[str, str | None], ...] = ()
+    gate: tuple[GateRow, ...] = ()
+    gates_of_benchmarks: Outcomes = MappingProxyType({})
+
+    @classmethod
+    def of(cls, results: Results) -> Self:
+        """The findings of these results."""
+        return cls(**{name: getattr(results, name) for name in cls._fields if hasattr(results, name)})
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Number of comparisons by verdict."""
+        return Counter(Verdict(pair.verdict) for pair in self.pairs)
+
+
+NOTHING_FOUND = Findings()
+Judged = Findings | Results
+
+
+class Clause(NamedTuple):
+    """One relation of a model to others, such as "equal to atlas within 4 points"."""
+
+    verdict: str
+    words: str
+    others: str = ""
+    after: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.words}{' ' if self.others else ''}{self.others}{self.after}"
+
+
+def state_of(found: Judged, pair: PairRow) -> str:
+    """The state of a comparison: its verdict, or under a gate the outcome of its model."""
+    outcomes = {row.model: row.outcome for row in found.gate}
+    return next((outcomes[name] for name in (pair.better, pair.worse) if name in outcomes), pair.verdict)
+
+
+def state_word(state: str) -> str:
+    """A state as every display writes it."""
+    return state.replace("_", " ")
+
+
+def count_states(states: Iterable[str]) -> str:
+    """Number of comparisons in each state, in words."""
+    counts = Counter(map(state_word, states))
+    return ", ".join(f"{counts[state]} {state}" for state in sorted(counts, key=STATES.index))
 
 
 def finding(results: Results) -> str:
@@ -41,20 +102,18 @@ def finding(results: Results) -> str:
     return _leaders_sentence(results, scored, rivals)
 
 
-def model_verdicts(results: Results) -> tuple[str, ...]:
+def model_verdicts(found: Judged) -> tuple[str, ...]:
     """How each model compares with the others, best model first; "" if no comparison involves it."""
-    return tuple(", ".join(_model_clauses(results, row)) for row in results.models)
+    return tuple(", ".join(map(str, model_clauses(found, row))) for row in found.models)
 
 
-def equal_sentences(results: Results) -> list[str]:
-    """A sentence for each pair that was found to be equal."""
-    return [
-        f"{_name(pair.better)} {_with_zone(results, 'is equal to', _name(pair.worse))}."
-        if pair.worse is None
-        else f"{_name(pair.better)} and {_name(pair.worse)} are equal{_zone(results)}."
-        for pair in results.pairs
-        if pair.verdict == Verdict.TIED
-    ]
+def counted_sentence(results: Results) -> str | None:
+    """Which answers the scores are of, where more were asked than looks have judged; None elsewhere."""
+    judged = results.looks[-1].trials if results.looks else 0
+    if results.run.status == "running":
+        return f"Scores are of the {judged:,} answers that looks have judged."
+    ahead = sum(row.trials for row in results.models if row.recorded is None) - judged
+    return f"Scores include {several(ahead, 'answer')} asked ahead of the last look." if ahead > 0 < judged else None
 
 
 def difference(results: Results, pair: PairRow, ahead: str | None = None) -> str:
@@ -105,7 +164,8 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
     yet = " yet" if results.run.status == "running" else ""
     if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {name} has the highest score, {height}."
-    return f"{_list_names(among)} are ahead; which of them is best is not decided{yet}."
+    left = next((state_word(one) for one in UNDECIDED if one in verdicts), "open")
+    return f"{_list_names(among)} are ahead; which of them is best is {left}."
 
 
 def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
@@ -142,7 +202,7 @@ def _baseline_sentence(results: Results, baseline: str) -> str:
     counted = [
         f"{worse} worse" if worse else "",
         f"{tied} equal{_zone(results)}" if tied else "",
-        f"{left} not decided" if (left := len(results.pairs) - len(found) - tied) else "",
+        count_states(pair.verdict for pair in results.pairs if pair.verdict in UNDECIDED),
     ]
     return ", ".join([f"{several(better, 'model')} better than {_name(baseline)}", *filter(None, counted)]) + "."
 
@@ -150,75 +210,68 @@ def _baseline_sentence(results: Results, baseline: str) -> str:
 # -- the sentences of the models ---------------------------------------------------------------------------------------
 
 
-def _model_clauses(results: Results, row: ModelRow) -> Iterator[str]:
-    """A model's relations to others: equal and undecided ones first, then better and worse."""
-    asked = objective_view(results.decisions)
-    gate = {one.model: one for one in results.gate}
+def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
+    """A model's relations to others: equal and open ones first, then better and worse. In an order of neighbours the
+    upper one tells of the two."""
+    asked = objective_view(found.decisions)
+    gate = {one.model: one for one in found.gate}
     if row.name == asked.baseline:
-        yield "the baseline"
+        yield Clause("", "the baseline")
         return
+    own = [pair for pair in found.pairs if row.name in (pair.better, pair.worse)]
     if row.name in gate:
-        yield f"{gate[row.name].outcome}: {gate[row.name].why}"
+        why = f": {gate[row.name].why}" if len(gate) > NAMED else ""  # else the finding says it
+        yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
         return
-    found: dict[str, list[str]] = {}
-    for pair in results.pairs:
-        if row.name in (pair.better, pair.worse):
-            other = pair.worse if row.name == pair.better else pair.better
-            found.setdefault(_pair_relation(results, pair, row.name), []).append("" if other is None else other)
-    if asked.in_order and len(found) > 1:
-        found.pop("worse than", None)  # the one above says it
-    for relation in sorted(found, key=lambda one: one in ("better than", "worse than")):
-        if found[relation] == [""]:
-            yield _value_clause(results, relation, row.name)
+    if asked.in_order:
+        own = [pair for pair in own if pair.better == row.name] or own
+    with_others: dict[tuple[str, str], list[str]] = {}
+    for pair in own:
+        other = pair.worse if row.name == pair.better else pair.better
+        with_others.setdefault((pair.verdict, _relation(found, pair, row.name)), []).append(other or "")
+    for verdict, words in sorted(with_others, key=lambda one: one[0] == Verdict.RESOLVED):
+        others = with_others[verdict, words]
+        zone = _zone(found) if verdict == Verdict.TIED else ""
+        if others == [""]:
+            yield Clause(verdict, *_against_value(found, words, row.name), zone)
         else:
-            others = found[relation]
             named = _list_names(others) if len(others) <= NAMED else several(len(others), "model")
-            yield _with_zone(results, relation, named)
+            yield Clause(verdict, words, named, zone)
 
 
-def _pair_relation(results: Results, pair: PairRow, name: str) -> str:
-    ahead = pair.better == name
-    if pair.verdict == Verdict.RESOLVED and _is_reversed(results, pair):
-        return "ahead now, but was called worse than" if ahead else "behind now, but was called better than"
-    return relation(pair.verdict, ahead=ahead, running=results.run.status == "running")
-
-
-def relation(verdict: str, *, ahead: bool, running: bool = False) -> str:
+def _relation(found: Judged, pair: PairRow, name: str) -> str:
     """A verdict as words that stand before the name of the other model."""
-    match verdict:
+    ahead = pair.better == name
+    match pair.verdict:
+        case Verdict.RESOLVED if _is_reversed(found, pair):
+            return "ahead now, but was called worse than" if ahead else "behind now, but was called better than"
         case Verdict.RESOLVED:
             return "better than" if ahead else "worse than"
         case Verdict.TIED:
             return "equal to"
-        case Verdict.BLOCKED:
-            return "not comparable with"
-    return "undecided so far against" if verdict == Verdict.OPEN and running else "undecided against"
+    return f"{state_word(pair.verdict)} against"
 
 
-def _value_clause(results: Results, relation: str, name: str) -> str:
-    """The clause for a model that is compared with a value, or measured by itself."""
-    asked, scale = objective_view(results.decisions), Scale.of(results.weights)
+def _against_value(found: Judged, relation: str, name: str) -> tuple[str, str]:
+    """Words and value for a model that is compared with a value, or measured by itself."""
+    asked, scale = objective_view(found.decisions), Scale.of(found.weights)
+    resolved = relation in ("better than", "worse than")
     if asked.value is None:
         half = "" if asked.half_width is None else f" to within {scale.points(asked.half_width)}"
-        return f"{'known' if relation in ('better than', 'worse than') else 'not known'}{half}"
-    value = scale.score(asked.value)
-    if relation in ("better than", "worse than"):
-        (pair,) = (one for one in results.pairs if one.better == name)
-        return f"{'above' if (pair.z or 0.0) > 0.0 else 'below'} {value}"
-    return _with_zone(results, relation, value)
+        return f"{'known' if resolved else 'not known'}{half}", ""
+    if resolved:
+        (pair,) = (one for one in found.pairs if one.better == name)
+        relation = "above" if (pair.z or 0.0) > 0.0 else "below"
+    return relation, scale.score(asked.value)
 
 
-def _with_zone(results: Results, relation: str, other: str) -> str:
-    return f"{relation} {other}{_zone(results) if relation.endswith('equal to') else ''}"
-
-
-def _zone(results: Results) -> str:
-    stopping = results.decisions.get("stopping")
+def _zone(found: Judged) -> str:
+    stopping = found.decisions.get("stopping")
     delta = stopping.get("delta") if isinstance(stopping, Mapping) else None
-    return f" within {Scale.of(results.weights).points(delta)}" if delta else ""
+    return f" within {Scale.of(found.weights).points(delta)}" if delta else ""
 
 
-def _is_reversed(results: Results, pair: PairRow) -> bool:
+def _is_reversed(results: Judged, pair: PairRow) -> bool:
     """The pair was called for the other model, and the scores have changed places since."""
     return (pair.better, pair.worse) in results.reversals
 

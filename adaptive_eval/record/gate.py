@@ -80,15 +80,15 @@ def _doubtful(called: str, doubted: Sequence[str]) -> str:
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     """A call of a gate, in words."""
     by = asked.scale.points(asked.delta)
-    if outcome == FAIL:
-        return f"worse than {asked.baseline}" + (f" by more than {by}" if asked.delta else "")
-    return f"less than {by} worse than {asked.baseline}, or better" if asked.delta else f"better than {asked.baseline}"
+    if not asked.delta:
+        return f"{'worse' if outcome == FAIL else 'better'} than {asked.baseline}"
+    return f"{'' if outcome == FAIL else 'not '}worse than {asked.baseline} by more than {by}"
 
 
 def _undecided(pair: PairRow) -> str:
     if pair.verdict == Verdict.BLOCKED:
         return "a model was set aside"
-    return "not decided yet" if pair.verdict == Verdict.OPEN else "the trials that are left would hardly decide it"
+    return "open" if pair.verdict == Verdict.OPEN else "out of reach: the trials that are left would hardly decide it"
 
 
 def _bounded(row: ModelRow, moved: float) -> BoundedScore:

@@ -81,17 +81,17 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "resolved": Term(
         "Resolved",
-        "It is decided which of the two models is better, or, under a gate, whether the model passes. Later looks do "
-        "not undo it, except under the rule `published`.",
+        "It is decided which of the two models is better. Later looks do not undo it, except under the rule "
+        "`published`.",
     ),
     "tied": Term(
         "Tied",
-        "It is decided that the two are as good as equal: they differ by no more than delta, with the confidence that "
+        "It is decided that the two are equal within delta: they differ by no more than that, with the confidence that "
         "was asked for.",
     ),
     "open": Term(
         "Open",
-        "Not decided yet. The two models get more trials.",
+        "Neither resolved nor tied yet. The two models get more trials, for as long as the run goes on.",
     ),
     "out_of_reach": Term(
         "Out of reach",
@@ -164,9 +164,9 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "gate": Term(
         "Gate",
-        "PASS: the model is better than the baseline, or less than delta worse. FAIL: it is worse by more than delta. "
-        "UNDECIDED: neither is shown, or it could be due to answers that timed out, are empty or have no grade. With "
-        "delta 0 a model must be better to pass.",
+        "PASS: the model is not worse than the baseline by more than delta. FAIL: it is. UNDECIDED: neither is shown, "
+        "or it could be due to answers that timed out, are empty or have no grade. With delta 0 a model must be better "
+        "to pass.",
     ),
 }
 """By the key that the page and the documents use."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.record.build import NOTHING_FOUND, grading_cost, latest_findings
-from adaptive_eval.record.gate import gate_baseline
+from adaptive_eval.record.build import grading_cost, latest_findings
+from adaptive_eval.record.finding import NOTHING_FOUND
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.sites import SiteBook, SiteRow
@@ -62,7 +62,7 @@ class StatusTaker:
         self._look()
         return Status(
             looks=len(controller.looks),
-            standings=standings(self._found, gate=gate_baseline(decisions)),
+            standings=standings(self._found),
             verdicts=self._found.verdicts,
             caps=used_caps(plan.budget, used, beside),
             traffic=self._traffic(),
@@ -78,6 +78,7 @@ class StatusTaker:
             beside=beside,
             grading=grading_cost(usage.grading for usage in usages),
             sites=self._site_rows(),
+            gate=self._found.gate,
         )
 
     def _look(self) -> None:

@@ -12,61 +12,25 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.build import Findings
-from adaptive_eval.record.finding import relation
+from adaptive_eval.record.finding import Clause, Findings, Judged, count_states, model_clauses
 from adaptive_eval.record.question_rows import question_posteriors
-from adaptive_eval.record.results import BatchRow, GradingCost, ModelRow, OtherCostRow, PairRow
+from adaptive_eval.record.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, PairRow
 from adaptive_eval.record.sites import SiteRow
 from adaptive_eval.store import Roster
 from scorio.moments import question_moments
 
 
 class Standing(NamedTuple):
-    """One model in the ranking, with the comparison that is shown beside it."""
+    """One model in the ranking."""
 
     row: ModelRow
-    pair: PairRow | None = None
-    """With the next model, a fixed value, or `against`; None if the objective has none to show."""
-    relation: str = ""
-    """Relation to the other model, as words before its name."""
-
-    @property
-    def against(self) -> str | None:
-        """The other model of that comparison; None: a fixed value."""
-        members = () if self.pair is None else (self.pair.better, self.pair.worse)
-        return next((other for other in members if other not in (self.row.name, None)), None)
+    clause: Clause | None = None
+    """Its relation to others; of several the one that is not decided. None if no comparison involves it."""
 
 
-def standings(found: Findings, *, gate: str | None = None) -> tuple[Standing, ...]:
-    """The ranking; `gate`: the baseline of a gate, whose pairs pass or fail."""
-    beside = (
-        _pair_to_show([model.name for model in found.models], found.pairs)
-        if gate is None
-        else {pair.better if pair.worse == gate else str(pair.worse): pair for pair in found.pairs}
-    )
-    each = ((row, beside.get(row.name)) for row in found.models)
-    return tuple(Standing(row, pair, "" if pair is None else _relation(row, pair, gate)) for row, pair in each)
-
-
-def _relation(model: ModelRow, pair: PairRow, gate: str | None) -> str:
-    if pair.worse is None:
-        return pair.verdict.replace("_", " ")
-    ahead = model.name == pair.better
-    if gate is not None and pair.verdict == Verdict.RESOLVED:
-        return "passes against" if ahead else "fails against"
-    return "open against" if pair.verdict == Verdict.OPEN else relation(pair.verdict, ahead=ahead)
-
-
-def _pair_to_show(order: Sequence[str], pairs: Sequence[PairRow]) -> dict[str, PairRow]:
-    """The pair to show beside each model: with the next model or a value, else one not shown yet, open ones first."""
-    following = dict(zip(order, order[1:], strict=False))
-    beside = {pair.better: pair for pair in pairs if pair.worse in (None, following.get(pair.better))}
-    left = [pair for pair in pairs if beside.get(pair.better) is not pair]
-    for pair in sorted(left, key=lambda pair: pair.verdict != Verdict.OPEN):
-        free = [model for model in (pair.better, pair.worse) if model is not None and model not in beside]
-        if free:
-            beside[free[0]] = pair
-    return beside
+def standings(found: Judged) -> tuple[Standing, ...]:
+    """The ranking."""
+    return tuple(Standing(row, next(model_clauses(found, row), None)) for row in found.models)
 
 
 BOUGHT = ("trials", "tokens", "usd")
@@ -191,6 +155,18 @@ class Status:
     """Cost of grades by a judge or a verifier."""
     sites: tuple[SiteRow, ...] = ()
     """Sites on a cluster."""
+    gate: tuple[GateRow, ...] = ()
+    """The gate's outcome for each model."""
+
+    @property
+    def states(self) -> str:
+        """Number of comparisons in each state, in words."""
+        return count_states([row.outcome for row in self.gate] or self.verdicts.elements())
+
+    @property
+    def judged(self) -> int:
+        """Trials that looks have judged, of which the scores are."""
+        return sum(one.row.trials for one in self.standings if one.row.recorded is None)
 
 
 def used_caps(budget: Budget, used: Mapping[str, float], beside: Sequence[OtherCostRow]) -> tuple[Cap, ...]:

@@ -22,7 +22,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
-from adaptive_eval.record.finding import finding, model_verdicts
+from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts
 from adaptive_eval.record.history import has_foreign_trials
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.orders import OrderEffect, order_effect
@@ -194,6 +194,8 @@ class RunView:
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: str = ""
     """The finding in a sentence; "" before the first look, and until the view is made for a page."""
+    counted: str | None = None
+    """The answers that the scores are of, in a sentence, where it is not all that were asked."""
     verdicts: tuple[str, ...] = ()
     """Comparisons of each model of `results.models` in words; empty as `finding`."""
 
@@ -251,7 +253,8 @@ def without_rows(view: RunView) -> RunView:
     if view.results is None:
         return view
     results = replace(view.results, questions=())
-    return replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
+    found = replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
+    return replace(found, counted=counted_sentence(results))
 
 
 def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:

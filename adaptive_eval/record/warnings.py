@@ -55,12 +55,12 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
         return _price_without_error(rule)
     able = np.isfinite(extension.boundary)
     if not len(able):
-        return "nothing was undecided then, and every call stands"
+        return "nothing was open then, and every call stands"
     confidence = getattr(rule, "confidence", None)
     error = "its error" if confidence is None else f"its error ({2.0 * (1.0 - confidence):.3g})"
     if not able.any():
-        return f"what was undecided had spent all of {error}, and stays undecided; {AFRESH}"
-    which = f"the {several(int(able.sum()), 'undecided comparison')} of two models"
+        return f"what was open had spent all of {error}, and stays open; {AFRESH}"
+    which = f"the {several(int(able.sum()), 'open comparison')} of two models"
     spent = "" if able.all() else f", and {len(able) - able.sum()} with no error left can no longer be decided"
     bound, was = _range(extension.boundary[able]), _range(extension.was[able], digits=3)
     return (

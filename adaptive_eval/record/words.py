@@ -161,7 +161,7 @@ def _gate(baseline: str, delta: float, scale: Scale) -> str:
     if not delta:
         return f"A gate: PASS where a model is better than {baseline}, FAIL where it is worse."
     by = scale.points(delta)
-    return f"A gate: PASS where a model is less than {by} worse than {baseline}, FAIL where it is worse by more."
+    return f"A gate: PASS where a model is not worse than {baseline} by more than {by}, FAIL where it is."
 
 
 def _objective(config: RunConfig, says: str) -> str:

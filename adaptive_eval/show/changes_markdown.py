@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import duration, first_few, several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.changes import ModelChange, RunDiff
@@ -54,7 +55,7 @@ def _model(one: ModelChange, scale: Scale) -> list[str]:
         scale.score(one.score_a),
         scale.score(one.score_b),
         _signed(scale, one.difference),
-        f"{_signed(scale, one.lo)} .. {_signed(scale, one.hi)}",
+        f"{_signed(scale, one.lo).removesuffix(' points')} to {_signed(scale, one.hi).removesuffix(' points')}",
         number_or_dash(one.z),
         number_or_dash(one.p, 4),
         f"{one.trials_a:,} → {one.trials_b:,}",
@@ -62,7 +63,7 @@ def _model(one: ModelChange, scale: Scale) -> list[str]:
 
 
 def _signed(scale: Scale, value: float) -> str:
-    return f"{'+' if value > 0 else ''}{scale.width(value)}"
+    return f"{'+' if value > 0 else ''}{scale.rounded_points(value)}"
 
 
 def _verdicts(found: RunDiff) -> Iterator[str]:
@@ -73,8 +74,8 @@ def _verdicts(found: RunDiff) -> Iterator[str]:
                 markdown_cell(one.first)
                 if one.second is None
                 else f"{markdown_cell(one.first)} and {markdown_cell(one.second)}",
-                markdown_cell(one.verdict_a.replace("_", " ")),
-                markdown_cell(one.verdict_b.replace("_", " ")),
+                markdown_cell(state_word(one.verdict_a)),
+                markdown_cell(state_word(one.verdict_b)),
             ]
             for one in found.verdicts
         )

@@ -231,7 +231,7 @@ def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
     if not forecast.undecided or forecast.pilot is None:  # without a pilot one model is like another
         return
     yield ""
-    yield "likeliest to stay undecided"
+    yield "likeliest to stay open"
     for pair in forecast.undecided[:SHOWN_PAIRS]:
         apart = "" if pair.gap is None else f", then {scale.score(pair.gap)} apart"
         yield f"  {pair_names(pair.better, pair.worse)}: {pair.chance:.0%}{apart}{_needed(forecast, pair)}"

@@ -33,7 +33,7 @@ OTHER_LINES = 5
 """Lines of the screen that are always there beside the rows of the ranking."""
 LEAST_ROWS = 5
 
-STYLES = {
+STYLES: dict[str, str] = {
     Verdict.RESOLVED: "green",
     Verdict.TIED: "cyan",
     Verdict.OPEN: "yellow",
@@ -102,7 +102,7 @@ class LiveDisplay(IdleWatcher):
         parts: list[RenderableType] = [
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
             ranking(status.standings, self._scale, rows),
-            comparisons(status),
+            Text(status.states),
             *below,
         ]
         left = rows - max(len(status.standings), 1)
@@ -146,14 +146,14 @@ def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> Renderabl
 
 
 def _cells(standing: Standing, scale: Scale) -> tuple[RenderableType, ...]:
-    row, pair, verdict = standing.row, standing.pair, FittingName("", 0)
+    row, clause, verdict = standing.row, standing.clause, FittingName("", 0)
     if row.set_aside is not None:
         verdict = FittingName("", 0, "set aside", "red")
-    elif pair is None and row.recorded is not None:
+    elif clause is None and row.recorded is not None:
         verdict = FittingName("", 0, "recorded")
-    elif pair is not None:
-        other = "" if standing.against is None else f" {standing.against}"
-        verdict = FittingName(other, 41, standing.relation, STYLES[Verdict(pair.verdict)])
+    elif clause is not None:
+        others = f" {clause.others}" if clause.others else ""
+        verdict = FittingName(others, 41, clause.words, STYLES.get(clause.verdict, ""), clause.after)
     return (
         Text("-" if row.score is None else str(row.tier)),
         FittingName(row.name, 40),
@@ -162,15 +162,6 @@ def _cells(standing: Standing, scale: Scale) -> tuple[RenderableType, ...]:
         Text(f"{row.trials:,}"),
         verdict,
     )
-
-
-def comparisons(status: Status) -> Text:
-    """Number of comparisons by verdict."""
-    line = Text()
-    for verdict, style in STYLES.items():
-        if number_of := status.verdicts[verdict]:
-            line.append(f"{number_of} {str(verdict).replace('_', ' ')}  ", style=style)
-    return line
 
 
 def budgets(caps: Sequence[Cap]) -> RenderableType:
@@ -187,7 +178,7 @@ def budgets(caps: Sequence[Cap]) -> RenderableType:
 def traffic(status: Status, rates: Rates) -> Text:
     """Requests, rates and failures in a line."""
     now = status.traffic
-    parts = [f"{count(status.trials)} trials"]
+    parts = [f"{count(status.trials)} trials, {count(status.judged)} in scores"]
     parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
     parts += [
         f"{number_or_dash(rates.trials, 1)} trials/s",

@@ -15,7 +15,16 @@ import yaml
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record.finding import difference, finding, letters_tell_more, model_verdicts
+from adaptive_eval.record.finding import (
+    UNDECIDED,
+    counted_sentence,
+    difference,
+    finding,
+    letters_tell_more,
+    model_verdicts,
+    state_of,
+    state_word,
+)
 from adaptive_eval.record.gate import gate_terms
 from adaptive_eval.record.lines import safe_line, several
 from adaptive_eval.record.pairing import Pairing, by_trial_in_words
@@ -28,7 +37,6 @@ from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.repeatable import repeatable
 from adaptive_eval.show.summary import (
-    UNDECIDED,
     cost_line,
     decided,
     findings,
@@ -146,6 +154,8 @@ def _findings(view: RunView) -> Iterator[str]:
     yield from _mishap(view)
     yield _ranking(results)
     yield _headline(results)
+    if (counted := counted_sentence(results)) is not None:
+        yield counted
     if (promised := promise_of(results)) is not None:
         yield f"Promise: {promised}."
     yield "  \n".join(_onwards(view))
@@ -365,7 +375,7 @@ def _compared(results: Results, pair: PairRow) -> list[str]:
     model, over, other = (pair.better, "over", pair.worse) if gate is None else (gate.model, "against", gate.baseline)
     return [
         markdown_cell(model) if other is None else f"{markdown_cell(model)} {over} {markdown_cell(other)}",
-        pair.verdict.replace("_", " ") if gate is None or open_ else gate.outcome,
+        state_word(state_of(results, pair)),
         difference(results, pair, model) if results.compares else "",
         number_or_dash(pair.z if pair.z is None or model == pair.better else -pair.z),
         number_or_dash(pair.boundary) if open_ else "",

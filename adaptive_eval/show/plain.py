@@ -12,12 +12,13 @@ import orjson
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.sites import counted_sites
 from adaptive_eval.show.summary import last_screen, pending_in_short
-from adaptive_eval.show.text import Rates, count, stopping, verdict_counts
+from adaptive_eval.show.text import Rates, count, stopping
 from adaptive_eval.store import Event
 
 
@@ -116,11 +117,12 @@ class PlainDisplay:
         self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
         eta = self._rates.eta(status.trials_to_go)
         left = "" if eta is None else f", about {duration(eta)} left"
-        for look in looks:
-            if not self._is_news(look):
+        for look in looks[-1:] if status.gate else looks:
+            states = status.states if status.gate else count_states(one.verdict for one in look.comparisons)
+            if not self._is_news(look, states):
                 continue
             self._print(
-                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; "
+                f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; "
                 f"{self._leaders(look)}; "
                 f"{duration(status.elapsed)}{left}"
             )
@@ -136,9 +138,9 @@ class PlainDisplay:
         names = [safe_name(self._models[model], 40) for model in first[:MOST_LEADERS]]
         return f"first {', '.join(names)}{f' and {len(first) - len(names)} more' if len(first) > len(names) else ''}"
 
-    def _is_news(self, look: Look) -> bool:
+    def _is_news(self, look: Look, states: str) -> bool:
         """A look changes what was printed last, or that was long ago: looks may come many a second."""
-        now = (verdict_counts(look), self._leaders(look))
+        now = (states, self._leaders(look))
         if now == self._told and time.monotonic() - self._told_at < LOOK_SECONDS:
             return False
         self._told, self._told_at = now, time.monotonic()

@@ -1,7 +1,7 @@
 """Figures of a run, as SVG and PNG: drawn by matplotlib, from the extra `plots`.
 
 The colours are those of Okabe and Ito, which people with any kind of colour vision tell apart, and never the only
-difference between two lines.
+difference between two lines. A model has one colour in all figures.
 
 What is drawn over looks is worked out first, as plain series.
 """
@@ -19,6 +19,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import StoreError
 from adaptive_eval.files import write_whole
 from adaptive_eval.imports import load_extra
+from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import safe_name
 from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.view import RunView
@@ -38,8 +39,8 @@ class PairPath(NamedTuple):
     """Of all models, at each look that judged the pair."""
     z: tuple[float | None, ...]
     boundary: tuple[float | None, ...]
-    verdict: str
-    """At the last of them."""
+    state: str
+    """At the last of them, as it is written."""
 
 
 class RankPath(NamedTuple):
@@ -53,6 +54,7 @@ def pair_paths(view: RunView) -> list[PairPath]:
     """Every pair that is compared at the last look, as far back as it was compared."""
     if not view.looks:
         return []
+    gate = {} if view.results is None else {row.model: row.outcome for row in view.results.gate}
     paths = []
     for last in view.looks[-1].pairs:
         trials, z, boundary = [], [], []
@@ -63,8 +65,8 @@ def pair_paths(view: RunView) -> list[PairPath]:
                     trials.append(sum(look.trials))
                     z.append(None if pair.z is None else turned * pair.z)
                     boundary.append(pair.boundary)
-        path = PairPath(last.better, last.worse, tuple(trials), tuple(z), tuple(boundary), last.verdict)
-        paths.append(path)
+        state = state_word(gate.get(last.better, gate.get(str(last.worse), last.verdict)))
+        paths.append(PairPath(last.better, last.worse, tuple(trials), tuple(z), tuple(boundary), state))
     return paths
 
 
@@ -77,7 +79,7 @@ def width_paths(view: RunView, wanted: float) -> list[PairPath]:
         ]
         trials = tuple(sum(look.trials) for look, _ in seen)
         half = tuple(None if sigma is None else TWO_SIDED_95 * sigma for _, sigma in seen)
-        paths.append(PairPath(last.better, None, trials, half, (wanted,) * len(seen), last.verdict))
+        paths.append(PairPath(last.better, None, trials, half, (wanted,) * len(seen), state_word(last.verdict)))
     return paths
 
 
@@ -93,13 +95,6 @@ def rank_paths(view: RunView) -> list[RankPath]:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
-VERDICTS = {
-    "resolved": "#009E73",
-    "tied": "#0072B2",
-    "open": "#E69F00",
-    "out_of_reach": "#777777",
-    "blocked": "#777777",
-}
 MOST_PATHS = 9
 """Comparisons that one figure shows: those that are nearest to their boundary."""
 LONGEST_NAME = 28
@@ -126,7 +121,7 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
             paths += save_figure(draw(view), folder, name, formats, MEND)
         if view.relabelled is not None:
-            paths += save_figure(rank_by_rubric(view.relabelled), folder, RUBRICS, formats, MEND)
+            paths += save_figure(rank_by_rubric(view.relabelled, view.models), folder, RUBRICS, formats, MEND)
     return paths
 
 
@@ -134,7 +129,9 @@ def draw_rubrics(found: Relabelling, folder: Path, formats: tuple[str, ...] = ("
     """How ranks move across rubrics, into `folder`."""
     with styled():
         _make(folder)
-        return save_figure(rank_by_rubric(found), folder, RUBRICS, formats, MEND)
+        return save_figure(
+            rank_by_rubric(found, [one.name for one in found.rubrics[0].models]), folder, RUBRICS, formats, MEND
+        )
 
 
 def _make(folder: Path) -> None:
@@ -167,8 +164,9 @@ def intervals(view: RunView) -> Figure:
         assert row.score is not None and row.lo is not None and row.hi is not None
         if row.tier % 2:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.05, linewidth=0)
-        axes.plot([row.lo, row.hi], [place, place], color=COLOURS[0], linewidth=1.6)
-        axes.plot(row.score, place, "o", color=COLOURS[0], markersize=4.5)
+        drawn: Any = {"color": colour(view.models.index(row.name)), "linewidth": 1.6}
+        axes.plot([row.lo, row.hi], [place, place], **drawn)
+        axes.plot(row.score, place, "o", markersize=4.5, **drawn)
     axes.set_yticks(range(len(rows)), [f"{plain_name(row.name)}  ·  tier {row.tier}" for row in rows])
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlabel("score, with its 95% interval on these questions")
@@ -205,7 +203,8 @@ def rank_trajectories(view: RunView) -> Figure:
 
     figure, axes = _figure(0.3 * len(view.models) + 1.4)
     trials = [sum(look.trials) for look in view.looks]
-    for at, path in enumerate(rank_paths(view)):
+    for path in rank_paths(view):
+        at = view.models.index(path.model)
         known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
         if known:
             xs, ys = zip(*known, strict=True)
@@ -233,15 +232,16 @@ def heat_map(view: RunView) -> Figure:
     return figure
 
 
-def rank_by_rubric(found: Relabelling) -> Figure:
-    """The rank of each model under each rubric (paper, Figure 7)."""
+def rank_by_rubric(found: Relabelling, order: Sequence[str]) -> Figure:
+    """The rank of each model under each rubric (paper, Figure 7), in the colours of this order."""
     from matplotlib.ticker import MaxNLocator
 
     models = [model.name for model in found.rubrics[0].models]
     figure, axes = _figure(0.3 * len(models) + 2.2)
     for at, name in enumerate(models):
         ranks = [_or_nan(rubric.models[at].rank) for rubric in found.rubrics]
-        drawn: Any = {"color": colour(at), "linestyle": line_style(at), "linewidth": 1.4}
+        own = order.index(name)
+        drawn: Any = {"color": colour(own), "linestyle": line_style(own), "linewidth": 1.4}
         axes.plot(range(len(ranks)), ranks, "o", markersize=3.5, **drawn)
         if ranks[-1] == ranks[-1]:
             place = (len(ranks) - 1, ranks[-1])
@@ -273,10 +273,10 @@ def _draw_path(axes: Axes, path: PairPath, *, signed: bool) -> None:
     if signed:
         axes.plot(path.trials, [-one for one in boundary], **limit)
     z = [_or_nan(one) for one in path.z]
-    axes.plot(path.trials, z, color=VERDICTS[path.verdict], linewidth=1.6, **alone(path.trials))
+    axes.plot(path.trials, z, color="#000000", linewidth=1.6, **alone(path.trials))
     axes.axhline(0.0, color="#999999", linewidth=0.6)
     against = f"\nover {plain_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
-    axes.set_title(f"{plain_name(path.better)}{against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
+    axes.set_title(f"{plain_name(path.better)}{against}: {path.state}", fontsize=7.5)
     axes.tick_params(labelsize=7)
 
 

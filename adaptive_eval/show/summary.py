@@ -3,17 +3,21 @@
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import shorten
 
 from rich.cells import cell_len
 
-from adaptive_eval.core.types import Reason
-from adaptive_eval.errors import ExitCode
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.finding import equal_sentences, finding, gate_line
+from adaptive_eval.record.finding import (
+    UNDECIDED,
+    counted_sentence,
+    finding,
+    gate_line,
+    model_verdicts,
+)
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, PairRow, Results, WastedCost
@@ -24,7 +28,7 @@ from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, fit_co
 from adaptive_eval.store.address import is_address
 
 SHOWN_MODELS = 30
-SHOWN_PAIRS = 3
+SHOWN_PAIRS = 2
 """With ten models as many as 24 rows of a terminal have room for."""
 SHOWN_ROWS = 5
 SHOWN_WARNINGS = 5
@@ -32,8 +36,6 @@ WIDEST_NAME = 32
 WIDEST_ID = 40
 LONGEST_REASON = 1000
 LONGEST_WARNING = 400
-AFRESH = "--fresh, or another --run-dir"
-UNDECIDED = ("open", "out_of_reach", "blocked")
 
 
 def last_screen(ended: Ended, command: str) -> str:
@@ -81,41 +83,10 @@ def gate_lines(results: Results) -> list[str]:
 
 
 def _next_steps(ended: Ended, command: str) -> Iterator[str]:
-    models = () if ended.results is None else ended.results.models
-    if ended.ungraded and any(row.signals.get("unanswered") for row in models):
-        yield f"to mend   see to the servers that fail some requests every time, then: {command}"
-        yield f"          which asks those of models that were set aside again; for others begin anew ({AFRESH})"
-    elif ended.ungraded:
-        yield f"to mend   raise grader.timeout, or see to the server of the judge or verifier, then: {command}"
-        regrade = f"adaptive-eval regrade {shlex.quote(str(ended.directory))} --config CONFIG"
-        yield "          which grades the stored answers again; where the grader itself was mended, or to do no more:"
-        yield f"          {regrade}"
-    elif ended.exit_code is ExitCode.SPENT and ended.reason is Reason.SETTLED:
-        yield from _begin_anew(ended)
-    elif ended.exit_code is ExitCode.SPENT:
-        yield from _doubtful_answers(ended)
-        if ended.results is not None and draws_questions(ended.results.decisions):
-            yield "for more  raise the budget, where that has ended it; or ask more questions (questions.limit), or"
-            yield f"          several trials of each (without trials.draw), in a run of its own: {command} --fresh"
-            return
-        yield f"for more  {_raised_command(command, ended)}"
-    elif ended.reason is not Reason.SETTLED:
-        yield f"continue  {command}"
+    steps = ended.next_steps(command, shlex.quote(str(ended.directory)))
+    yield from (f"{'' if at else 'to do':<10}{step}" for at, step in enumerate(steps))
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
-
-
-def _raised_command(command: str, ended: Ended) -> str:
-    """The command that goes on, with a larger horizon if that ended the run; else what to raise."""
-    if (larger := ended.larger_horizon) is None:
-        return f"raise the budget, then: {command}"
-    caps = None if ended.results is None else ended.results.decisions.get("budget")
-    capped = isinstance(caps, Mapping) and any(cap is not None for cap in caps.values())
-    words = shlex.split(command)
-    old = [at for at, word in enumerate(words) if word.startswith(("trials.max=", "trials.epochs="))]
-    kept = [word for at, word in enumerate(words) if at not in old and at + 1 not in old]
-    again = shlex.join([*kept, "--set", f"trials.max={larger}"])
-    return f"raise the {'budget and the ' if capped else ''}horizon: {again}"
 
 
 def _from_to(numbers: Sequence[int]) -> str:
@@ -137,40 +108,27 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     return count(math.ceil(trials)), "trials a question"
 
 
-def _doubtful_answers(ended: Ended) -> Iterator[str]:
-    """Failed answers that could explain a call of the gate, and what to do."""
-    doubted = {name for row in ended.gate for name in row.doubted}
-    for row in () if ended.results is None else ended.results.models:
-        if row.name in doubted:
-            found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
-            found["have no grade"] = row.ungraded
-            told = ", ".join(f"{count(number)} {what}" for what, number in found.items() if number)
-            yield f"to mend   {safe_name(row.name, WIDEST_NAME)}: of {count(row.stored_trials)} answers {told}"
-    if doubted:
-        yield f"          see them: adaptive-eval monitor {shlex.quote(str(ended.directory))} --web"
-        yield "          further trials do not change what these may be worth: mend the server, its settings or the"
-        yield f"          grader, and begin anew ({AFRESH})"
-
-
-def _begin_anew(ended: Ended) -> Iterator[str]:
-    """Steps for a gate that is undecided although all is called: calls stand, whatever further trials show."""
-    doubted = list(_doubtful_answers(ended))
-    yield from doubted or [
-        f"anew      every comparison is called, and no further trial changes that: begin anew ({AFRESH})"
-    ]
-
-
 def _ranking(results: Results) -> Iterator[str]:
     scale = Scale.of(results.weights)
-    width = min(max(cell_len(safe_line(row.name)) for row in results.models), WIDEST_NAME)
-    yield f"tier  {'model':<{width}}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
-    for row in results.models[:SHOWN_MODELS]:
-        tier = "-" if row.score is None else row.tier
-        aside = f" {model_remark(row)}" if model_remark(row) else ""
-        yield (
-            f"{tier:>4}  {fit_columns(row.name, width)}  {scale.score(row.score):>7}  "
-            f"{scale.interval(row.lo, row.hi):^17}  {row.trials:>8,}{aside}"
+    rows = [("tier", "model", "score", "95% interval", "trials", "verdict")]
+    for row, verdict in zip(results.models[:SHOWN_MODELS], model_verdicts(results), strict=False):
+        rows.append(
+            (
+                "-" if row.score is None else str(row.tier),
+                safe_name(row.name, WIDEST_NAME) + model_remark(row),
+                scale.score(row.score),
+                scale.interval(row.lo, row.hi),
+                f"{row.trials:,}",
+                verdict,
+            )
         )
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
+        texts = (
+            fit_columns(text, width) if at in (1, 5) else text.rjust(width)
+            for at, (text, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        yield "  ".join(texts).rstrip()
     if len(results.models) > SHOWN_MODELS:
         yield f"      and {len(results.models) - SHOWN_MODELS} more"
 
@@ -185,19 +143,19 @@ def decided(results: Results) -> str:
 
 
 def _pair_lines(results: Results) -> Iterator[str]:
-    """A sentence for each pair that is equal or not decided, the nearest to a decision first, and the promise."""
+    """What each pair that is not decided would need, the nearest to a decision first, and the promise."""
     undecided = sorted(
         (pair for pair in results.pairs if pair.verdict in UNDECIDED),
         key=lambda pair: math.inf if pair.trials_needed is None else pair.trials_needed,
     )
-    told = equal_sentences(results) + [
-        f"{pair_names(pair.better, pair.worse)}: {_pair_need(results, pair)}" for pair in undecided
-    ]
-    yield from told[:SHOWN_PAIRS]
-    if len(told) > SHOWN_PAIRS:
-        yield f"and {len(told) - SHOWN_PAIRS} more: see the report; {decided(results)}."
-    elif undecided:
-        yield f"{decided(results)}."
+    yield from (
+        f"{pair_names(pair.better, pair.worse)} {_pair_need(results, pair)}." for pair in undecided[:SHOWN_PAIRS]
+    )
+    if undecided:
+        further = len(undecided) - SHOWN_PAIRS
+        yield f"{f'and {further} more: see the report; ' if further > 0 else ''}{decided(results)}."
+    if (counted := counted_sentence(results)) is not None:
+        yield counted
     if (promised := promise_of(results)) is not None:
         yield f"promise   {promised}"
 
@@ -210,10 +168,10 @@ def pair_names(better: str, worse: str | None) -> str:
 
 def _pair_need(results: Results, pair: PairRow) -> str:
     if pair.verdict == "blocked":
-        return "blocked by a model that was set aside, or by answers that have no grade"
+        return "need a model that was set aside, or grades of answers that have none"
     if pair.trials_needed is None:
-        return "not decided, and no number of trials can be named"
-    return f"not decided, would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
+        return "would need more trials than can be named"
+    return f"would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
 
 
 def cost_line(results: Results, elapsed: float | None) -> str:

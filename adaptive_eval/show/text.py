@@ -17,13 +17,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.text import Text
 
-from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import ModelRow
 
 WINDOW_SECONDS = 30.0
-INDENT = 10 * " "
-"""Of the texts of the last screen, whose labels stand before them."""
+GAP = re.compile(r"  +")
+"""Between two columns."""
 NEXT = "Next: "
 """Before the command to type next, which is never wrapped."""
 
@@ -69,7 +68,6 @@ def stopping(under_way: int, again: str = "interrupt again to stop at once") -> 
     return f"stopping: {waited}{again}"
 
 
-COUNTED = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)
 SECONDS_AN_HOUR = 3600
 MOST_PLACES = 6
 _SCALE = ("", "k", "M", "G", "T")
@@ -86,32 +84,34 @@ def fit_columns(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text in lines of at most so many columns; what goes on stands below the text, and not below its label."""
+    """The text in lines of at most so many columns; what goes on stands below the last column, and not below others."""
     lines = []
     for line in text.split("\n"):
         if line.startswith(NEXT):
             lines.append(line)
             continue
-        labelled = re.match(r"\S.{8} \S| {10}\S", line) is not None
-        indent = INDENT if labelled else ""
-        lines += wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
+        last = min(max((gap.end() for gap in GAP.finditer(line)), default=0), width // 2)
+        lines += wrap(line, width, subsequent_indent=last * " ", break_long_words=False, break_on_hyphens=False) or [""]
     return "\n".join(lines)
 
 
 class FittingName:
-    """A name in a table, behind some words: where it does not fit, it loses its middle and not its end."""
+    """A name in a table, behind some words: where it does not fit, it loses its middle and not its end. What comes
+    `after` it is there if all of it fits."""
 
-    def __init__(self, name: str, longest: int, words: str = "", style: str = "") -> None:
-        self._name, self._words, self._style = safe_name(name, longest), words, style
+    def __init__(self, name: str, longest: int, words: str = "", style: str = "", after: str = "") -> None:
+        self._name, self._words, self._style, self._after = safe_name(name, longest), words, style, after
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         words = cell_len(self._words)
-        return Measurement(max(words, 1), words + cell_len(self._name))
+        return Measurement(max(words, 1), words + cell_len(self._name + self._after))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = min(options.max_width - cell_len(self._words), cell_len(self._name))
         name = fit_columns(self._name, width) if width > 0 else ""
-        yield Text(self._words + name, style=self._style, no_wrap=True)
+        whole = self._words + self._name + self._after
+        fits = cell_len(whole) <= options.max_width
+        yield Text(whole if fits else self._words + name, style=self._style, no_wrap=True)
 
 
 def count(value: float) -> str:
@@ -137,11 +137,6 @@ def amount(value: float, among: Iterable[float]) -> str:
     least = min((abs(one) for one in (value, *among) if one and math.isfinite(one)), default=1.0)
     places = min(max(2, 1 - math.floor(math.log10(least))), MOST_PLACES)
     return f"{value:,.{places}f}"
-
-
-def verdict_counts(look: Look) -> str:
-    """Number of comparisons of a look by verdict."""
-    return ", ".join(f"{look.count(verdict)} {str(verdict).replace('_', ' ')}" for verdict in COUNTED)
 
 
 NOTHING = ("", "-")

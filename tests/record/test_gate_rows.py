@@ -52,7 +52,7 @@ def test_it_is_said_whose_answers_could_explain_a_call() -> None:
 
 def test_a_call_passes_or_fails() -> None:
     assert outcome(FAILED) == ("FAIL", "worse than prod by more than 5 points")
-    assert outcome(PASSED, replace(MODEL, score=0.79)) == ("PASS", "less than 5 points worse than prod, or better")
+    assert outcome(PASSED, replace(MODEL, score=0.79)) == ("PASS", "not worse than prod by more than 5 points")
 
 
 @pytest.mark.parametrize("verdict", ["open", "out_of_reach", "blocked"])

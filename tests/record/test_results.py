@@ -21,6 +21,7 @@ from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.errors import StoreError, Unavailable
+from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.question_rows import question_posteriors
 from adaptive_eval.record.results import FORMAT, Results
@@ -113,29 +114,31 @@ async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
         assert pair.sigma == pytest.approx(row.sigma)
     assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results
     taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
-    assert [row.pair and row.pair.verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
-    assert [row.pair and row.pair.z for row in taker.take().standings] == [None] * 3
+    assert [row.clause and row.clause.verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
 
 
 async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(objective=Threshold(0.5)))
     scheduler = await bed.start()
-    taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
-    last = {pair.better: pair.z for pair in bed.controller.looks[-1].comparisons}
+    asked = replace(SUBJECT, decisions={"objective": {"kind": "threshold", "value": 0.5}})
+    taker = StatusTaker(asked, bed.controller, scheduler, list(bed.endpoints.values()))
+    last = {pair.better: pair for pair in bed.controller.looks[-1].comparisons}
     for row in taker.take().standings:
-        assert row.pair is not None and row.pair.z == last[NAMES.index(row.row.name)]
+        pair = last[NAMES.index(row.row.name)]
+        above = {True: "above 50.0%", False: "below 50.0%"}[pair.z > 0]
+        assert str(row.clause) == (
+            above if pair.verdict is Verdict.RESOLVED else f"{state_word(pair.verdict)} against 50.0%"
+        )
 
 
 async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(objective=Best()))
     scheduler = await bed.start()
-    taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
+    asked = replace(SUBJECT, decisions={"objective": {"kind": "best"}})
+    taker = StatusTaker(asked, bed.controller, scheduler, list(bed.endpoints.values()))
     first, second, third = taker.take().standings
-    z = {pair.worse: pair.z for pair in bed.controller.looks[-1].comparisons}
-    assert first.pair is not None and third.pair is not None
-    assert (first.pair.z, first.against) == (z[NAMES.index(second.row.name)], second.row.name)
-    assert second.pair is None, "the comparison with the first is shown there"
-    assert (third.pair.z, third.against) == (z[NAMES.index(third.row.name)], first.row.name)
+    assert str(first.clause) == f"better than {second.row.name} and {third.row.name}"
+    assert str(second.clause) == str(third.clause) == f"worse than {first.row.name}"
 
 
 def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_path: Path) -> None:

@@ -59,11 +59,7 @@ def said(status: Status) -> dict[str, object]:
             replace(status, caps=(), standings=()), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
         )
     )
-    ranking = [
-        ([getattr(one.row, name) for name in SHOWN], one.relation, one.against)
-        + ((one.pair.z, one.pair.boundary, one.pair.verdict) if one.pair else ())
-        for one in status.standings
-    ]
+    ranking = [([getattr(one.row, name) for name in SHOWN], one.clause) for one in status.standings]
     caps = [(cap.name, cap.used, cap.cap) for cap in status.caps if cap.name != "wall_seconds"]
     return {key: value for key, value in plain.items() if key not in OWN} | {"caps": caps, "ranking": ranking}
 

@@ -31,7 +31,7 @@ from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import CommitBatch, RunReader, RunResumed, Store, events_of_kind
 
-CONTINUE = r"continue  adaptive-eval run \S*run\.yaml"
+CONTINUE = r"to do     go on: adaptive-eval run\s+\S*run\.yaml"
 
 
 def results(directory: Path) -> dict[str, object]:
@@ -289,7 +289,7 @@ def test_one_server_that_cannot_be_reached_leaves_the_others(site: Site) -> None
     models = [*site.config()["models"][:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]  # type: ignore[index]
     ended = site.run(site.write(models=models, concurrency={"in_flight": 8, "patience": 0.5}))
     assert ended.exit_code == ExitCode.ENDPOINTS
-    assert "blocked by a model that was set aside" in ended.stdout
+    assert "what is blocked needs a model that was set aside" in ended.stdout
     assert re.search(r"needs a model that was set aside: cyd \(.*127\.0\.0\.1:9", ended.stdout)
     assert {model for model, _, _ in Found.of(site.directory()).outcomes} == {"ada", "bob"}
     again = site.run(site.write())
@@ -383,10 +383,11 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tc
 def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
     ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2")
     assert ended.exit_code == ExitCode.SPENT
-    (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("for more")]
-    command, _, larger = advice.partition(" --set trials.max=")
+    (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("to do")]
+    said, _, command = advice.partition(", which may decide the rest, then: ")
+    command, _, larger = command.partition(" --set trials.max=")
     results = read_results(site.directory())
     assert results is not None and "trials.max" not in command
     needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
     assert needed and int(larger) >= 2 * max(one or 0.0 for one in needed), "it would be given up again"
-    assert "raise the horizon: adaptive-eval run " in advice and "budget" not in advice
+    assert said == f"to do     raise trials.max to {larger}" and command.startswith("adaptive-eval run ")

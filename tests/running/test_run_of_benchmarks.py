@@ -143,8 +143,8 @@ def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: 
     assert outcomes == {
         "ada": (
             "PASS",
-            "on all questions less than 70 points worse than bob, or better; "
-            "on easy less than 10 points worse than bob, or better",
+            "on all questions not worse than bob by more than 70 points; "
+            "on easy not worse than bob by more than 10 points",
         ),
         "cyd": ("FAIL", "on easy worse than bob by more than 10 points"),
     }

@@ -178,3 +178,16 @@ def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_a
 
 def replace_cells(counts: RunCounts, cells: np.ndarray) -> RunCounts:
     return RunCounts(counts.roster, cells, np.zeros_like(cells))
+
+
+def test_a_gate_is_compared_by_its_outcomes_and_differences_are_points(run_as: RunAs) -> None:
+    directory = run_as("a", objective={"kind": "baseline", "baseline": MODELS[-1], "gate": True})
+    view, counts = read_view(directory), read_counts(directory)
+    assert view.results is not None
+    first, *others = view.results.gate
+    outcome = {"PASS": "FAIL", "FAIL": "PASS", "UNDECIDED": "PASS"}[first.outcome]
+    other = replace(view, results=replace(view.results, gate=(replace(first, outcome=outcome), *others)))
+    found = diff_runs(view, counts, other, counts)
+    assert [(one.verdict_a, one.verdict_b) for one in found.verdicts] == [(first.outcome, outcome)]
+    text = changes_markdown(found, view.weights)
+    assert "resolved" not in text and f"| {first.outcome} " in text and " 0.0 points " in text

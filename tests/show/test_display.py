@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
-from typing import cast
 
 import pytest
 from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
@@ -22,13 +21,12 @@ from rich.table import Table
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.build import Findings
 from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.event_words import sentence
-from adaptive_eval.record.finding import finding
+from adaptive_eval.record.finding import Clause, finding
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.results import Caution, ModelRow, PairRow, Results
+from adaptive_eval.record.results import Caution, GateRow, ModelRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.status import CurrentTraffic, Standing, Status, standings
@@ -112,7 +110,7 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     assert "Finished: every comparison is resolved or tied." in lines
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
     assert lines[-1] == f"Next: adaptive-eval report {tmp_path}", "there is nothing to continue"
-    assert all(len(line) <= 120 or line.startswith(("Next: ", "answers ")) for line in lines)
+    assert all(len(line) <= 120 or line.startswith(("Next: ", "answers ", "to do ")) for line in lines)
 
 
 def ten_models() -> Results:
@@ -131,7 +129,7 @@ async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(tmp_p
     assert len(lines) <= 24 and all(len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPU hours
     assert lines[0] == finding(found) and lines[1] == ended.why
     assert [line.split()[1] for line in lines[3:13]] == [row.name for row in found.models]
-    assert "and 6 more: see the report; 0 of 9 comparisons are decided." in lines
+    assert "and 7 more: see the report; 0 of 9 comparisons are decided." in lines
     assert "answers   adaptive-eval export runs/ten --format jsonl" in lines
     assert lines[-1] == "Next: adaptive-eval report runs/ten"
 
@@ -146,15 +144,13 @@ def test_a_warning_is_cut_between_words() -> None:
 
 def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> None:
     found = ten_models()
-    first, base, last = found.models[0].name, found.models[1].name, found.models[2].name
+    first, base, last = (row.name for row in found.models[:3])
     above = replace(found.pairs[0], better=first, worse=base, verdict="resolved")
-    below = replace(above, better=base, worse=last)
-    shown = standings(cast(Findings, replace(found, models=found.models[:3], pairs=(above, below))), gate=base)
-    assert [(one.relation, one.against) for one in shown] == [
-        ("passes against", base),
-        ("", None),
-        ("fails against", base),
-    ]
+    pairs = above, replace(above, better=base, worse=last)
+    gate = GateRow(first, base, "PASS", "better than it"), GateRow(last, base, "FAIL", "worse than it")
+    decisions = {**found.decisions, "objective": {"kind": "baseline", "baseline": base, "gate": True}}
+    shown = standings(replace(found, models=found.models[:3], pairs=pairs, gate=gate, decisions=decisions))
+    assert [str(one.clause) for one in shown] == ["PASS", "the baseline", "FAIL"]
 
 
 async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
@@ -265,7 +261,7 @@ async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
     assert "\x1b]0" not in shown and "\x1b[2J" not in shown and "\u202e" not in shown and "\x07" not in shown
 
 
-def standing(name: str, verdict: Verdict, relation: str, other: str | None, tier: int = 1) -> Standing:
+def standing(name: str, verdict: Verdict, relation: str, other: str, tier: int = 1) -> Standing:
     row = ModelRow(
         name=name,
         rank=tier,
@@ -289,10 +285,7 @@ def standing(name: str, verdict: Verdict, relation: str, other: str | None, tier
         sampling={},
         prior_depth=0.0,
     )
-    known = dict.fromkeys(("difference", "sigma", "rho", "information", "power", "trials_needed"))
-    more = dict.fromkeys(("sampled_z", "certifiable_delta"))
-    pair = PairRow(name, other, str(verdict), z=2.04, boundary=3.76, **known, **more)
-    return Standing(row, pair, relation)
+    return Standing(row, Clause(verdict, relation, other))
 
 
 def test_a_narrow_terminal_cuts_names_and_never_numbers() -> None:
@@ -337,9 +330,9 @@ def test_an_interval_does_not_leave_the_scale() -> None:
 @pytest.mark.parametrize(
     ("reason", "last"),
     [
-        (None, "continue  go on"),
-        (Reason.BLOCKED, "continue  go on"),
-        (Reason.BUDGET, "for more  raise the budget, then: go on"),
+        (None, "to do     go on: go on"),
+        (Reason.BLOCKED, "to do     see to what is missing, then: go on"),
+        (Reason.BUDGET, "to do     raise the budget, then: go on"),
     ],
 )
 async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:

@@ -49,7 +49,7 @@ def test_the_page_tells_a_gate_as_a_gate(tabs: Tabs) -> None:
     for gate, pair in zip(view.results.gate, view.results.pairs, strict=True):
         panel = page.locator(f"{rule} .panel", has_text=f"{gate.model}against d")
         z = (pair.z or 0.0) * (1 if pair.better == gate.model else -1)
-        word = gate.outcome if pair.verdict == "resolved" else "out of reach"
+        word = gate.outcome
         reach = "now" if pair.verdict == "resolved" else f"of {pair.boundary:.2f}"
         assert panel.locator(".below").inner_text().split("\n") == [word, f"z {z:.2f} {reach}".replace("-", "−")]
         row = page.locator(f"{details} tbody tr", has=page.locator(f"th bdi:text-is('{gate.model}')")).first

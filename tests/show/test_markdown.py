@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.record.finding import difference, equal_sentences, finding, model_verdicts
+from adaptive_eval.record.finding import counted_sentence, difference, finding, model_verdicts
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import CallRow, EarlyEnd
 from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
@@ -67,7 +67,7 @@ def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
     assert results is not None and view.ended is not None
     assert text.splitlines()[:4] == [view.name, "", finding(results), view.ended]
     assert "|" not in text and "answers  " not in text and "cost " in text
-    assert all(sentence in text for sentence in equal_sentences(results))
+    assert all(verdict in text for verdict in model_verdicts(results))
 
 
 def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(view: RunView) -> None:
@@ -112,7 +112,7 @@ def test_a_gate_is_told_as_a_gate() -> None:
         name, verdict, gap, z, boundary = (cell.strip() for cell in cells[:5])
         assert name == f"{gate.model} against d"
         called = pair.verdict == "resolved"
-        assert verdict == (gate.outcome if called else pair.verdict.replace("_", " "))
+        assert verdict == gate.outcome
         apart = 100 * ((scores[gate.model] or 0.0) - (scores["d"] or 0.0))
         assert gap.startswith(f"{apart:.1f} points") and pair.sigma is not None and pair.boundary is not None
         assert float(z) == pytest.approx((apart + 4.0) / (100 * pair.sigma), abs=0.02)
@@ -298,3 +298,19 @@ def test_a_document_without_markup_has_its_columns_and_its_texts() -> None:
     ends = {line.rindex(str(number)) for number, line in enumerate(body)}
     assert ends == {len(head) - 1}
     assert [line[: line.rindex(" ")].strip() for line in body] == cells
+
+
+def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: RunView) -> None:
+    results = view.results
+    assert results is not None
+    counted = sum(row.trials for row in results.models)
+    (*looks, last) = results.looks
+    whole = replace(results, looks=(*looks, replace(last, trials=counted)))
+    assert counted_sentence(whole) is None
+    ahead = replace(results, looks=(*looks, replace(last, trials=counted - 1)))
+    told = "Scores include 1 answer asked ahead of the last look."
+    assert counted_sentence(ahead) == told
+    shown = replace(view, results=ahead)
+    assert told in markdown(shown) and told in summary(shown)
+    going = replace(ahead, run=replace(results.run, status="running"))
+    assert counted_sentence(going) == f"Scores are of the {counted - 1:,} answers that looks have judged."

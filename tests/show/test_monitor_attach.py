@@ -32,6 +32,7 @@ from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
 from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, open_feed, status_text
 from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.folder import RunBrief, runs_text
 from adaptive_eval.show.serve.status import ended_of_feed, stored_status
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped, StoredLook
@@ -345,3 +346,11 @@ def test_a_run_that_is_not_there_is_told_at_once(
     monkeypatch.chdir(tmp_path)
     here = CliRunner().invoke(app, ["monitor", "absent", *web])
     assert "absent is not there; there are no runs in this folder. --wait waits" in here.stderr
+
+
+def test_the_list_of_runs_counts_comparisons_by_state_and_has_the_outcome_of_a_gate() -> None:
+    counts = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
+    brief = RunBrief("mine", "finished", "settled", 4, 30, 900, None, *counts.values(), "ann", None, 0.0, 0.0)
+    _, ranked, gated = runs_text([brief, replace(brief, name="gate", gate="UNDECIDED")]).splitlines()
+    assert "  3 resolved, 1 tied, 2 out of reach  ann" in ranked
+    assert re.search("  UNDECIDED +ann", gated) and "resolved" not in gated

@@ -334,12 +334,12 @@ def test_runs_begin_with_what_is_live_and_new_and_are_sorted_and_filtered(
 def test_a_gate_that_failed_is_red_and_says_so(tabs: Tabs, serve: Callable[..., Server]) -> None:
     page = listed(tabs, serve, {**BRIEF, "gate": "FAIL"}, {**BRIEF, "name": "other", "gate": "PASS"})
     sign = page.locator(".status.failed")
-    assert sign.count() == 1 and sign.inner_text() == "✗ gate failed"
+    assert sign.count() == 1 and sign.inner_text() == "✗ gate FAIL"
     red, green, blue = page.evaluate(
         "getComputedStyle(document.querySelector('.status.failed')).color.match(/\\d+/g).map(Number)"
     )[:3]
     assert red > 2 * max(green, blue)
-    page.fill("[data-filter]", "gate failed")
+    page.fill("[data-filter]", "gate FAIL")
     assert names(page) == ["first run"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from live_runs import MODELS, EndedRuns, Site
+from page_views import simulated, world
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -52,10 +53,20 @@ def test_precision_has_widths_in_the_place_of_z(site: Site, ended_runs: EndedRun
         last, row = path.z[-1], rows[path.better]
         assert last is not None and row.hi is not None and row.score is not None
         assert last == pytest.approx(row.hi - row.score) and len(path.trials) == len(view.looks)
-        assert set(path.boundary) == {0.12} and (path.verdict == "resolved") == (last <= 0.12)
+        assert set(path.boundary) == {0.12} and (path.state == "resolved") == (last <= 0.12)
     with styled():
         written = [one.get_text() for one in OVER_LOOKS["z"](view).findobj(lambda one: hasattr(one, "get_text"))]
     assert any("half of the 95% interval" in text for text in written)
+
+
+def test_a_path_of_a_gate_ends_in_its_outcome() -> None:
+    objective = {"kind": "baseline", "baseline": "d", "gate": True}
+    view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})
+    assert view.results is not None
+    outcomes = {row.model: row.outcome for row in view.results.gate}
+    paths = pair_paths(view)
+    assert len(paths) == len(outcomes) == 7
+    assert all(path.state == outcomes[path.better if path.worse == "d" else str(path.worse)] for path in paths)
 
 
 def test_ranks_end_where_the_run_ended(view: RunView) -> None:

@@ -287,7 +287,7 @@ def test_what_the_comparisons_with_a_baseline_came_to_is_counted_in_the_right_wo
     )
     page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs))))
     said = page.inner_text(".lead")
-    assert "2 equal, 4 not decided." in said and "1 worse" in said
+    assert "2 equal, 2 open, 1 out of reach, 1 blocked." in said and "1 worse" in said
 
 
 def test_the_keyboard_reaches_cells_and_questions(tabs: Tabs) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import fatal_error_of
+from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.lines import minute, safe_line
 from adaptive_eval.record.results_file import read_results
@@ -102,11 +103,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             questions=questions,
             trials=reader.trial_count(),
             cap=None if found is None else _most_trials(config, len(models) * questions),
-            resolved=verdicts[Verdict.RESOLVED],
-            tied=verdicts[Verdict.TIED],
-            open=verdicts[Verdict.OPEN],
-            out_of_reach=verdicts[Verdict.OUT_OF_REACH],
-            blocked=verdicts[Verdict.BLOCKED],
+            **{str(verdict): verdicts[verdict] for verdict in Verdict},
             best=None if found is None else _best(found),
             gate=_published_gate(config, path),
             created=reader.created,
@@ -145,7 +142,7 @@ def runs_text(briefs: Sequence[RunBrief]) -> str:
     """The runs as text, a line each."""
     if not briefs:
         return "there are no runs yet"
-    head = ("run", "status", "trials", "resolved", "tied", "open", "out of reach", "best", "changed (UTC)")
+    head = ("run", "status", "trials", "comparisons", "best", "changed (UTC)")
     rows = [head, *map(_cells, briefs)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
     return "\n".join(
@@ -154,5 +151,7 @@ def runs_text(briefs: Sequence[RunBrief]) -> str:
 
 
 def _cells(brief: RunBrief) -> tuple[str, ...]:
-    counts = (brief.trials, brief.resolved, brief.tied, brief.open, brief.out_of_reach)
-    return (safe_line(brief.name), brief.status, *map(str, counts), safe_line(brief.best or ""), minute(brief.updated))
+    counts = Counter({verdict: getattr(brief, verdict) for verdict in Verdict})
+    states = brief.gate or count_states(counts.elements())
+    trials, best = str(brief.trials), safe_line(brief.best or "")
+    return safe_line(brief.name), brief.status, trials, states, best, minute(brief.updated)

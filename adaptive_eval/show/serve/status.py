@@ -6,9 +6,8 @@ import numpy as np
 
 from adaptive_eval.config.planning import budget_of
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import NOTHING_FOUND, Findings
 from adaptive_eval.record.ending import Ended, ended_of
-from adaptive_eval.record.gate import gate_baseline
+from adaptive_eval.record.finding import NOTHING_FOUND, Findings
 from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status, closest_comparison, standings, used_caps
@@ -41,12 +40,12 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     before = spent if before is None else before
     weights = np.array(open_rubric(stored.config.rubric).weights, dtype=float)
     budget = budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups)
-    found = NOTHING_FOUND if results is None else Findings(results.models, results.pairs, results.trials_to_go)
+    found = NOTHING_FOUND if results is None else Findings.of(results)
     elapsed, beside, decisions = feed.elapsed(), feed.beside, stored.config.stated()
     used = {"trials": spent.trials, "tokens": spent.tokens, "usd": spent.usd}
     return Status(
         looks=len(feed.sums.looks),
-        standings=standings(found, gate=gate_baseline(decisions)),
+        standings=standings(found),
         verdicts=found.verdicts,
         caps=used_caps(budget, used | {"gpu_seconds": feed.gpu_seconds, "wall_seconds": elapsed}, beside),
         traffic=_traffic(feed),
@@ -62,6 +61,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         beside=beside,
         grading=feed.grading if results is None else results.cost.grading,
         sites=site_rows(feed.sums.events),
+        gate=found.gate,
     )
 
 

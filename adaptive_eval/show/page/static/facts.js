@@ -105,11 +105,9 @@ function told(pair, gate) {
   const word = verdictWord(pair.verdict);
   if (!gate) return { ...pair, word };
   const turned = modelFirst(pair, gate);
-  const outcome = gate.outcomes.get(turned.better) ?? word;
-  const called = outcome === "UNDECIDED" ? "called, but UNDECIDED" : outcome;
   const sampled = turned === pair || pair.sampled_z === null ? pair.sampled_z : -pair.sampled_z;
   const own = { sampled_z: sampled, rho: null, certifiable_delta: null };
-  return { ...turned, ...own, word: pair.verdict === "resolved" ? called : word };
+  return { ...turned, ...own, word: gate.outcomes.get(turned.better) ?? word };
 }
 
 /** What would call a comparison, and how many: of drawn questions there is one trial each. @param {Facts} facts */

@@ -26,9 +26,15 @@ export const decided = {
   },
 };
 
-/** The run's state in one word, with what is known of why. @param {RunView} view @param {boolean} live */
+/** The worst outcome of a gate; undefined if there is none. @param {RunView} view */
+function outcomeOf({ results }) {
+  return ["FAIL", "UNDECIDED", "PASS"].find((one) => results?.gate.some((row) => row.outcome === one));
+}
+
+/** The run's state in one word: of a gate that is over its outcome. @param {RunView} view @param {boolean} live */
 export function statusOf(view, live) {
-  if (view.results) return view.results.run.status;
+  const status = view.results?.run.status;
+  if (status) return (status === "finished" && outcomeOf(view)) || status;
   if (view.error !== null && !live) return "stopped";
   return live ? "running" : "not judged yet";
 }
@@ -42,14 +48,15 @@ export function headline({ view, live }) {
       live ? "The ranking appears with the first complete round." : ending(view),
     ];
   }
-  const { gate, run } = view.results;
-  const outcome = ["FAIL", "UNDECIDED", "PASS"].find((one) => gate.some((row) => row.outcome === one));
+  const { run } = view.results;
+  const outcome = outcomeOf(view);
   const why = run.status === "running" ? "Running." : ending(view);
   return [
     h("b", { class: outcome ? `gate-${outcome}` : null }, plain(view.finding, 2000)),
     " ",
     // the end of a gate is what it has found
     outcome && view.error === null && why.startsWith(outcome) ? null : h("span", { class: "quiet" }, why),
+    view.counted === null ? null : [" ", h("span", { class: "quiet" }, view.counted)],
     view.next_step === null ? null : [" ", h("span", { class: "quiet" }, view.next_step)],
   ];
 }

@@ -30,11 +30,11 @@ const COLUMNS = [
   { by: "created", title: "Begun, UTC", value: (run) => run.created },
   { by: "updated", title: "Updated, UTC", value: (run) => run.updated },
 ];
-/** @type {Record<string, [string, string, string]>} */
+/** @type {Record<string, [string, string]>} */
 const GATES = {
-  PASS: ["✓", "passed", "finished"],
-  FAIL: ["✗", "failed", "failed"],
-  UNDECIDED: ["?", "undecided", "stopped"],
+  PASS: ["✓", "finished"],
+  FAIL: ["✗", "failed"],
+  UNDECIDED: ["?", "stopped"],
 };
 const TEXTS = new Set(["name", "status", "best"]);
 
@@ -119,7 +119,7 @@ function sorted(runs, sort) {
 
 /** The status as it is written, for whoever filters by it. @param {RunBrief} run */
 function statusText(run) {
-  const gate = run.gate ? ` gate ${GATES[run.gate][1]}` : "";
+  const gate = run.gate ? ` gate ${run.gate}` : "";
   return `${run.status}${gate} ${(run.reason ?? "").replaceAll("_", " ")}`;
 }
 
@@ -172,8 +172,8 @@ function row(run, root) {
 
 /** @param {string} outcome */
 function gateBadge(outcome) {
-  const [sign, word, state] = GATES[outcome];
-  return h("span", { class: `status ${state}` }, `${sign} `, term("gate", "gate"), ` ${word}`);
+  const [sign, state] = GATES[outcome];
+  return h("span", { class: `status ${state}` }, `${sign} `, term("gate", "gate"), ` ${outcome}`);
 }
 
 /** @param {RunBrief} run */
@@ -181,7 +181,6 @@ function status(run) {
   const reason = run.reason && run.status === "finished" ? plain(run.reason.replaceAll("_", " ")) : null;
   return [
     h("span", { class: `status ${run.status}` }, plain(run.status), reason === null ? null : h("small", null, reason)),
-    run.gate ? [" ", gateBadge(run.gate)] : null,
     // an error is a sentence, in which nothing may be replaced
     run.reason && run.status === "stopped" ? h("small", { class: "why" }, plain(run.reason, 160)) : null,
   ];
@@ -189,6 +188,7 @@ function status(run) {
 
 /** @param {RunBrief} run */
 function comparisons(run) {
+  if (run.gate) return gateBadge(run.gate);
   return h(
     "span",
     { class: "counts" },

@@ -36,6 +36,7 @@
  * @property {Pairing[]} pairings
  * @property {string[]} by_trial
  * @property {string} finding
+ * @property {string | null} counted
  * @property {string[]} verdicts
  */
 

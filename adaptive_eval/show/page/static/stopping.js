@@ -43,7 +43,7 @@ export const stopping = {
             `Show all ${plural(pairs.length, unit(facts))}`,
           )
         : null,
-      undecided(state),
+      left(state),
     ];
   },
   wire(root, state) {
@@ -126,8 +126,8 @@ function picker(state, chosen, current) {
   );
 }
 
-/** What is not decided, and how many trials it would need. @param {State} state */
-function undecided(state) {
+/** What is open, out of reach or blocked, and how many trials it would need. @param {State} state */
+function left(state) {
   const { facts } = state;
   const { pairs } = facts;
   const rows = pairs.filter((pair) => !SETTLED.has(pair.verdict));
@@ -140,7 +140,7 @@ function undecided(state) {
       } decided.`,
     );
   const sorted = [...rows].sort((one, other) => (one.trials_needed ?? Infinity) - (other.trials_needed ?? Infinity));
-  const title = "Not decided, and what it would take";
+  const title = "Open or out of reach, and what it would take";
   return [
     h("h3", null, title),
     region(
@@ -159,7 +159,7 @@ function undecided(state) {
         ],
         texts: 2,
         key: (at) => pairKey(sorted[at].better, sorted[at].worse),
-        long: { state, list: "undecided" },
+        long: { state, list: "left" },
         rows: sorted.map((pair) => [
           pairText(facts, pair),
           badge(pair.verdict, pair.word),
