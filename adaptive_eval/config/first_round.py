@@ -14,7 +14,8 @@ from adaptive_eval.graders.judge import Judge
 UNITS = {"trials": (1.0, 0), "tokens": (1.0, 0), "usd": (1.0, 2), "gpu_seconds": (3600.0, 3)}
 """How `budget` counts each: units of the plan in one of its own, and its decimals."""
 
-NOTHING = "no answers will be requested, since the budget does not cover the first round"
+NOTHING = "no answers will be requested, since the budget does not cover one answer of each model"
+TOO_FEW = "no answers will be requested, since the budget does not cover the first round"
 IN_PARTS = "the first round will be requested in parts, and there is no ranking if the budget does not cover all of it"
 
 
@@ -31,13 +32,16 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         cap = getattr(plan.budget, name)
         if cap is None or need <= cap:
             continue
-        *others, last = _lowering(config, name)
+        follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NOTHING
+        *others, last = _lowering(config, name, of_one=follows is NOTHING)
         key = "gpu_hours" if name == "gpu_seconds" else name
-        enough = math.ceil(round(need / unit * 10**decimals, 6)) / 10**decimals
+        one, enough = (math.ceil(round(sum_ / unit * 10**decimals, 6)) / 10**decimals for sum_ in (part, need))
+        cost = f"up to {enough:,.{decimals}f} {_words(key)}"
+        if follows is NOTHING:
+            cost = f"up to {one:,.{decimals}f}, and the first round {cost}"
         yield (
-            f"{NOTHING if part > cap else IN_PARTS}: it may cost up to {enough:,.{decimals}f} {_words(key)}, and "
-            f"budget.{key} is {cap / unit:,.6g}. Set budget.{key} to {enough:.{decimals}f} or more, or lower "
-            f"{', '.join(others)}{' or ' if others else ''}{last}"
+            f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
+            f"{enough:.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
 
 
@@ -45,8 +49,8 @@ def _words(key: str) -> str:
     return {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
 
 
-def _lowering(config: RunConfig, name: str) -> Iterator[str]:
-    """The keys that lower what the first round may cost, those of one answer first."""
+def _lowering(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:
+    """The keys that lower what the first round may cost, those of one answer first, or alone."""
     timed = name == "gpu_seconds"
     if name != "trials":
         yield "sampling.timeout" if timed else "sampling.max_tokens"
@@ -56,6 +60,8 @@ def _lowering(config: RunConfig, name: str) -> Iterator[str]:
                 yield "grader.sampling.max_tokens"
             if isinstance(grader, Judge) and grader.votes > 1:
                 yield "grader.votes"
+    if of_one:
+        return
     if config.trials.draw is not None:
         yield "trials.draw"
     elif config.trials.min > 1:

@@ -298,7 +298,7 @@ def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
 
 STOPPED = "Stopped. Every answer that was graded is stored."
 PRECISE = "Finished: every score is as precise as was asked."
-TOO_SMALL = "{}: the budget does not cover the first round. Raise it, or lower trials.min or trials.draw."
+TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval validate says what would."
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",

@@ -8,7 +8,7 @@ from live_runs import Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.config.first_round import IN_PARTS, NOTHING, first_round_problems
+from adaptive_eval.config.first_round import IN_PARTS, NOTHING, TOO_FEW, first_round_problems
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -43,8 +43,8 @@ def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun
 @pytest.mark.parametrize(
     ("key", "grader", "follows", "lowers"),
     [
-        ("trials", "math", NOTHING, "trials.min"),
-        ("tokens", "math", NOTHING, "sampling.max_tokens or trials.min"),
+        ("trials", "math", TOO_FEW, "trials.min"),
+        ("tokens", "math", NOTHING, "sampling.max_tokens"),
         (
             "usd",
             JUDGE,
@@ -56,7 +56,7 @@ def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun
 def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: str, lowers: str) -> None:
     (said,) = first_round_problems(prepared(f"{key}: 1", grader))
     found = re.fullmatch(
-        r"(.*): it may cost up to [\d,.]+ \w+, and budget\.(\w+) is 1\. "
+        r"(.*): it may cost (?:up to [\d,.]+, and the first round )?up to [\d,.]+ \w+, and budget\.(\w+) is 1\. "
         r"Set budget\.\w+ to ([\d.]+) or more, or lower (.*)",
         said,
     )
@@ -64,6 +64,16 @@ def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: st
     assert not list(first_round_problems(prepared(f"{key}: {found[3]}", grader)))
     less = f"{float(found[3]) - 0.01:.2f}" if key == "usd" else f"{int(found[3]) - 1}"
     assert len(list(first_round_problems(prepared(f"{key}: {less}", grader)))) == 1
+
+
+def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named() -> None:
+    """Fewer trials would mend nothing: the sum from which on answers are asked for is told beside the whole one."""
+    (said,) = first_round_problems(prepared("tokens: 1"))
+    least = re.search(r"it may cost up to ([\d,]+), and the first round up to", said)
+    assert least is not None and "trials.min" not in said
+    cap = int(least[1].replace(",", ""))
+    assert said.startswith(NOTHING) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(NOTHING)
+    assert next(first_round_problems(prepared(f"tokens: {cap}"))).startswith(IN_PARTS)
 
 
 def test_each_cap_that_is_too_small_is_named_and_others_are_not() -> None:

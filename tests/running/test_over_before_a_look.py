@@ -15,8 +15,7 @@ from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 
 TOO_LITTLE = {"budget": {"trials": 10}}
 NOTHING = (
-    "No answers were requested: the budget does not cover the first round. Raise it, or lower trials.min or "
-    "trials.draw."
+    "No answers were requested: the budget does not cover the first round. adaptive-eval validate says what would."
 )
 
 
