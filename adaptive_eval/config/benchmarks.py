@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import Question
@@ -32,6 +33,8 @@ class BenchmarkPart(Section):
     gate: Share | None = Field(None, ge=0)
     """A gate of its own beside `objective.gate`: how much worse than the baseline a model may be here, 0.05 or "5%". A
     model passes where it passes all gates, and fails where it fails one of them."""
+    benchmark: BenchmarkConfig | None = None
+    """A task of Inspect, or {lm_eval: TASK}, in place of questions and grader."""
     prompt: PromptConfig = PromptConfig()
     """How its questions are put to models: the keys that it names go over those of the run and of the models."""
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from adaptive_eval.config.benchmark_checks import Parts
 from adaptive_eval.config.listed_models import Models, asked_models, valid_models
 from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.graders.registry import InspectScores
+from adaptive_eval.graders.by_benchmark import graders_of
+from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
@@ -14,33 +16,41 @@ from adaptive_eval.questions.types import QuestionsConfig
 
 SERVERS = ("launch", "simulate", "batch")
 """Ways to serve a model that Inspect does not go through."""
+OWN_PROMPTS = "is of no use: the task of Inspect has its own prompts"
 AS_INSPECT = "write how Inspect asks it under `config`, such as {temperature: 0.6, max_tokens: 2000}"
 
 
 def check_inspect_benchmark(
     benchmark: BenchmarkConfig | None,
+    benchmarks: Parts,
     models: Models,
     grader: GraderOptions | None = None,
     prior_evidence: PriorEvidenceConfig | None = None,
 ) -> Iterator[Problem]:
     """Inspect asks every model, as its own configuration says, and gives the scores."""
-    if benchmark is None:
+    tasks = {one.name: one.benchmark for one in benchmarks} or {"": benchmark}
+    if not any(tasks.values()):
         return
-    if grader is not None and not isinstance(grader, InspectScores):
-        yield Problem(("grader",), "is of no use: the scorer of the task grades", "remove it")
+    for name, one in graders_of(grader).items() if grader is not None else ():
+        if tasks.get(name) is not None and not isinstance(one, InspectScores):
+            path: KeyPath = ("grader", "graders", name) if name else ("grader",)
+            yield Problem(path, "is of no use: the scorer of the task grades", "remove it")
+    for number, part in enumerate(benchmarks):
+        if part.benchmark is not None and part.prompt != PromptConfig():
+            yield Problem(("benchmarks", number, "prompt"), OWN_PROMPTS, "remove it")
     if prior_evidence is not None and prior_evidence.greedy:
         rule = "is not for tasks of Inspect: nobody knows how often a sample of them is drawn"
         yield Problem(("prior_evidence", "greedy"), rule, "remove it, or name an earlier run")
     for number, model in asked_models(models):
-        path: KeyPath = ("models", number)
+        path = ("models", number)
         if model.inspect is None:
             rule, mend = "must be given: the benchmark is a task of Inspect", "write its name there, as openai/gpt-x"
             yield Problem((*path, "inspect"), rule, mend)
         else:
-            yield from _asked_by_inspect(model, path)
+            yield from _asked_by_inspect(model, path, has_prompt=None in tasks.values())
 
 
-def _asked_by_inspect(model: ModelConfig, path: KeyPath) -> Iterator[Problem]:
+def _asked_by_inspect(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -> Iterator[Problem]:
     """What is said of servers that the run would ask itself."""
     for key in SERVERS:
         if getattr(model, key):
@@ -48,15 +58,15 @@ def _asked_by_inspect(model: ModelConfig, path: KeyPath) -> Iterator[Problem]:
     if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
         rule = "may have max_tokens alone, which is what a sample of Inspect may use in all"
         yield Problem((*path, "sampling"), rule, AS_INSPECT)
-    if model.prompt != PromptConfig():
-        yield Problem((*path, "prompt"), "is of no use: the task of Inspect has its own prompts", "remove it")
+    if model.prompt != PromptConfig() and not has_prompt:
+        yield Problem((*path, "prompt"), OWN_PROMPTS, "remove it")
 
 
 def check_only_benchmark_asked(
-    benchmark: BenchmarkConfig | None, models: Models, questions: QuestionsConfig | None = None
+    benchmark: BenchmarkConfig | None, benchmarks: Parts, models: Models, questions: QuestionsConfig | None = None
 ) -> Iterator[Problem]:
     """Check that keys of an Inspect task stand beside one."""
-    if benchmark is not None:
+    if benchmark is not None or any(one.benchmark for one in benchmarks):
         return
     mend = "add `benchmark: {inspect: package/task}`, or remove it"
     if questions is not None and questions.task is not None:

@@ -103,7 +103,7 @@ def _complete_benchmarks(schema: dict[str, Any]) -> None:
     for name in ("questions", "grader"):
         own[name] = _or_short(schema["properties"][name], SHORT_FORMS[name], sections)
     own["prompt"] = _or_short(own["prompt"], SHORT_FORMS["prompt"], sections)
-    own["benchmark"] = {"$ref": "#/$defs/LmEvalConfig"}
+    own["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
 
 
 def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:

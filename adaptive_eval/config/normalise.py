@@ -241,14 +241,10 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
     if "lm_eval" in benchmark:
         del section["benchmark"]
         filled = _of_lm_eval(document, benchmark, (*path, "benchmark"))
-    elif path:
-        rule, mend = "must be {lm_eval: TASK} where there are several", "run a task of Inspect by itself"
-        document.refuse((*path, "benchmark"), rule, mend)
-        return
     else:
         task = {"task": benchmark["inspect"]} if isinstance(benchmark.get("inspect"), str) else {}
         filled = {"questions": task, "grader": {"kind": "inspect"} if "grader" not in section else {}}
-        document.origins[("questions", "task")] = ("benchmark", "inspect")
+        document.origins[(*path, "questions", "task")] = (*path, "benchmark", "inspect")
     for name, settings in filled.items():
         given = section.setdefault(name, {})
         for key, value in settings.items() if isinstance(given, dict) else ():

@@ -17,6 +17,7 @@ from adaptive_eval.graders.transcript import shortened
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.readers import FileRow
+from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.store import RunReader, TrialRecord
 from adaptive_eval.store.whereabouts import is_run
 
@@ -25,25 +26,28 @@ NOT_THERE = frozenset({"timed_out", "unanswered"})
 
 def questions_of(config: RunConfig) -> tuple[Question, ...]:
     """The questions of a run, with what their answers are compared with, where that is in an earlier run."""
-    if config.benchmark is not None:
-        return _questions_of_task(config, config.benchmark)
-    questions, grader = load_questions(config.questions, folder=config.folder, seed=config.seed), config.grader
+    sections, rows = dict(config.questions.benchmarks) or {"": config.questions}, dict[str, list[FileRow]]()
+    for name, task in config.inspect_tasks.items():
+        if task is not None:
+            sections[name], rows[name] = _samples(sections[name], task, config)
+    section = sections.get("") or config.questions.model_copy(update={"benchmarks": sections})
+    questions, grader = load_questions(section, folder=config.folder, seed=config.seed, rows=rows), config.grader
     if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel) or grader.against.run is None:
         return questions
     return with_others(questions, answers_in(grader.against.run, grader.against.model, grader.longest))
 
 
-def _questions_of_task(config: RunConfig, benchmark: BenchmarkConfig) -> tuple[Question, ...]:
-    """The samples of a task of Inspect; where some have no target, none has an answer key."""
+def _samples(
+    section: QuestionsConfig, task: BenchmarkConfig, config: RunConfig
+) -> tuple[QuestionsConfig, list[FileRow]]:
+    """The samples of a task of Inspect as rows of questions; where some have no target, none has an answer key."""
     # imported here: whoever reads a run, or begins one of another kind, starts no process for its questions
     from adaptive_eval.inspect.process import list_task
 
-    listed = list_task(benchmark, config.folder, read_environment(config.folder)).rows
-    rows = [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]
-    section = config.questions
+    listed = list_task(task, config.folder, read_environment(config.folder)).rows
     if not all(str(row["answer"]).strip() for row in listed):
         section = section.model_copy(update={"fields": section.fields.model_copy(update={"answer": None})})
-    return load_questions(section, seed=config.seed, rows=rows)
+    return section, [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]
 
 
 def with_others(questions: Iterable[Question], others: Mapping[str, Sequence[str]]) -> tuple[Question, ...]:

@@ -309,13 +309,14 @@ def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: 
 
 def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     """The most that it costs to have one answer graded, which has no more bytes than `max_tokens` tokens can have."""
-    if config.benchmark is not None:  # the tokens are those of the sample; another model may be dearer
-        tokens = SAMPLE_MARGIN * max(model.sampling.max_tokens or 0 for model in config.models)
-        return Cost(0, max((_dearest(price, tokens) for price in config.benchmark.prices.values()), default=0.0))
+    # of a sample of Inspect the tokens are those of all models; another model may be dearer
+    tokens = SAMPLE_MARGIN * max(model.sampling.max_tokens or 0 for model in config.models)
+    others = [price for task in config.inspect_tasks.values() if task is not None for price in task.prices.values()]
+    dearest = Cost(0, max((_dearest(price, tokens) for price in others), default=0.0))
     limits = [model.sampling.max_tokens for model in config.served]
     written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
     asked = asked_graders(config.grader).items()
-    each = [NO_COST, *(one.worst_cost(questions_of(name, questions), written) for name, one in asked)]
+    each = [dearest, *(one.worst_cost(questions_of(name, questions), written) for name, one in asked)]
     return Cost(*(max(values) for values in zip(*each, strict=True)))
 
 

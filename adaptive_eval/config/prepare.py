@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.config.benchmarks import BenchmarkPart, prompt_for
+from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.old_names import OLD_PLUG_INS, in_new_names
 from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
@@ -35,6 +36,8 @@ from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import DIGITS, SAID, fingerprints, first_words
 from adaptive_eval.launch.command import command_of, environment_of, missing_program
 from adaptive_eval.launch.types import LaunchConfig
+from adaptive_eval.questions.benchmark import BenchmarkConfig
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
 from adaptive_eval.seeds import SHARED, hashed_base
@@ -86,7 +89,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
             "seeds": config.trials.seeds,
             "grader": _grader_meaning(config.grader) | _sources(config),
             "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
-            **_benchmark_meaning(config),
+            **_task_meaning(config.benchmark, config.folder),
             **_benchmarks_meaning(config),
             **({} if config.opponent is None else {"opponent": _opponent_meaning(config, config.opponent)}),
         },
@@ -119,20 +122,24 @@ def _sources(config: RunConfig) -> dict[str, object]:
     return {"sources": found} if functions else {}
 
 
-def _benchmark_meaning(config: RunConfig) -> dict[str, object]:
+def _task_meaning(task: BenchmarkConfig | None, folder: Path) -> dict[str, object]:
     """The task of Inspect, with the digest of its file where it is one."""
-    if config.benchmark is None:
+    if task is None:
         return {}
-    said = config.benchmark.model_dump(mode="json", exclude={"prices"}, exclude_defaults=True)
-    file = config.folder / config.benchmark.inspect.partition("@")[0]
+    said = task.model_dump(mode="json", exclude={"prices"}, exclude_defaults=True)
+    file = folder / task.inspect.partition("@")[0]
     digest = sha256(file.read_bytes()).hexdigest()[:DIGITS] if file.is_file() else None
     return {"benchmark": said if digest is None else {**said, "digest": digest}}
 
 
 def _benchmarks_meaning(config: RunConfig) -> dict[str, object]:
     """The weight of each of several benchmarks in the score, and how it is put to models."""
-    beside = {"name", "gate"}
-    told = {one.name: one.model_dump(mode="json", exclude=beside, exclude_defaults=True) for one in config.benchmarks}
+    beside = {"name", "gate", "benchmark"}
+    told = {
+        one.name: one.model_dump(mode="json", exclude=beside, exclude_defaults=True)
+        | _task_meaning(one.benchmark, config.folder)
+        for one in config.benchmarks
+    }
     return {"benchmarks": told} if told else {}
 
 
@@ -402,15 +409,17 @@ def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tupl
     for model in config.models:
         way = _way_of_asking(model)
         if way not in rendered:
-            rendered[way] = tuple(_prompt(model, question, config.benchmarks) for question in questions)
+            rendered[way] = tuple(_prompt(model, question, config) for question in questions)
     return tuple(rendered[_way_of_asking(model)] for model in config.models)
 
 
-def _prompt(model: ModelConfig, question: Question, benchmarks: Sequence[BenchmarkPart]) -> Prompt:
+def _prompt(model: ModelConfig, question: Question, config: RunConfig) -> Prompt:
     """The prompt of a model; a task of Inspect has its own prompts, and knows the question by its id."""
-    if model.inspect:
-        return Prompt(text=question.id)
-    return render(prompt_for(model.prompt, question, benchmarks), question, model.api)
+    tasks = config.inspect_tasks
+    if tasks and tasks[benchmark_named(question.id) if config.benchmarks else ""] is not None:
+        return Prompt(text=question.id, question=question.id)
+    prompt = render(prompt_for(model.prompt, question, config.benchmarks), question, model.api)
+    return replace(prompt, question=question.id) if tasks else prompt
 
 
 def _way_of_asking(model: ModelConfig) -> str:

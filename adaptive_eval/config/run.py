@@ -288,8 +288,8 @@ class RunConfig(Decisions):
     """A task of Inspect, in place of `questions` and `grader`."""
     benchmarks: tuple[BenchmarkPart, ...] = ()
     """Several benchmarks, in place of `questions`: the score is the weighted mean of their means. Each entry has
-    `questions` and `grader` as the run otherwise, or `benchmark: {lm_eval: TASK}`; the run's grader is for those
-    without."""
+    `questions` and `grader` as the run otherwise, or `benchmark`, a task of Inspect or of lm_eval; the run's grader is
+    for those without. Where one is a task of Inspect, Inspect asks for the answers to the other questions, too."""
     questions: QuestionsConfig
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
@@ -303,6 +303,12 @@ class RunConfig(Decisions):
     concurrency: Limits = Limits()
     notify: NotifyConfig | None = None
     report: ReportConfig = ReportConfig()
+
+    @property
+    def inspect_tasks(self) -> Mapping[str, BenchmarkConfig | None]:
+        """Benchmarks by name, with their tasks of Inspect, where one has one; a single benchmark has no name."""
+        tasks = {one.name: one.benchmark for one in self.benchmarks} or {"": self.benchmark}
+        return tasks if any(tasks.values()) else {}
 
     @property
     def asked(self) -> tuple[ModelConfig, ...]:

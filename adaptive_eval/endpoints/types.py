@@ -217,6 +217,8 @@ class Prompt:
 
     messages: tuple[Message, ...] | None = None
     text: str | None = None
+    question: str | None = None
+    """The id of its question, for Inspect: a sample is known by it."""
 
     def __post_init__(self) -> None:
         if (self.messages is None) == (self.text is None):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import StoreError
@@ -56,7 +57,7 @@ class ExportSource:
         model = self.model(name)
         if model is None:
             return Prompt(messages=(Message("user", question.prompt),))
-        return render(model.prompt, question, model.api)
+        return render(prompt_for(model.prompt, question, self.run.setup.config.benchmarks), question, model.api)
 
 
 @contextmanager

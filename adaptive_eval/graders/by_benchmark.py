@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
+from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
 from adaptive_eval.graders.rubric import RubricConfig
@@ -19,7 +20,9 @@ class ByBenchmark(GraderOptions):
     """Each answer is graded by the grader of the benchmark that its question is of."""
 
     kind: Literal["by_benchmark"] = "by_benchmark"
-    graders: Mapping[str, Annotated[ByKey | Python | Judge, Field(discriminator="kind")]] = Field(min_length=1)
+    graders: Mapping[str, Annotated[ByKey | Python | Judge | InspectScores, Field(discriminator="kind")]] = Field(
+        min_length=1
+    )
     """By the name of the benchmark."""
 
     @model_validator(mode="after")
@@ -70,6 +73,11 @@ class ByBenchmark(GraderOptions):
 
     def right_answers(self, question: Question) -> Sequence[str]:
         return self.of(question).right_answers(question)
+
+
+def grader_of(grader: GraderOptions, question: Question) -> GraderOptions:
+    """The grader of a question: that of its benchmark, where there are several."""
+    return grader.of(question) if isinstance(grader, ByBenchmark) else grader
 
 
 def graders_of(grader: GraderOptions) -> Mapping[str, GraderOptions]:

@@ -9,6 +9,7 @@ from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, questions_of
 from adaptive_eval.graders.function import Python
+from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grader
 from adaptive_eval.questions.types import Question
@@ -54,6 +55,8 @@ class _Tried(NamedTuple):
 
 async def require_right_keys(grader: Grader, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
     """Grade the key of every question, as models would give it; raises `ConfigError` where one should be right."""
+    if isinstance(grader, InspectScores):
+        return KeysFound(0, "the scorer of the task grades", tried=False)
     if isinstance(grader, ByBenchmark):
         keyed = {name: one for name, one in grader.graders.items() if not isinstance(one, AskedGrader)}
         found = [await require_right_keys(one, pool, questions_of(name, questions)) for name, one in keyed.items()]

@@ -8,6 +8,7 @@ from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.function import Python
+from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
 from adaptive_eval.graders.types import GraderOptions, Marks
@@ -46,22 +47,6 @@ class AsTheyAre(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         return Marks({}, None)
-
-    def key_problem(self, question: Question) -> str | None:
-        return None
-
-
-class InspectScores(GraderOptions):
-    """The scores of an Inspect task: they come with its samples, and there are no others."""
-
-    kind: Literal["inspect"] = "inspect"
-
-    @property
-    def gives(self) -> frozenset[str]:
-        return frozenset({"score", "is_correct", "has_answer"})
-
-    def grade(self, text: str, question: Question) -> Marks:
-        raise GraderError("is a task of Inspect, which scores an answer only while it runs the sample")
 
     def key_problem(self, question: Question) -> str | None:
         return None

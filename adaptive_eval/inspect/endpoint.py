@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, Signal
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, Signal
 from adaptive_eval.errors import ConfigError, NotAskedAgain, Unavailable
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.scores import marks_of
 from adaptive_eval.inspect.types import SampleRequest
 from adaptive_eval.questions.benchmark import INSPECT_LOGS, BenchmarkConfig, sample_name
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.seeds import SEED_SPAN
 
 STOPS = {"stop": "stop", "max_tokens": "length", "model_length": "context_length", "content_filter": "content_filter"}
@@ -27,21 +29,22 @@ UNSCORED = "its scorer gave it no score"
 
 
 class InspectEndpoint:
-    """One model of a run whose benchmark is a task of Inspect."""
+    """One model of a run that has a task of Inspect, which asks the questions of other benchmarks, too."""
 
     def __init__(
         self,
         number: int,
         process: InspectProcess,
-        benchmark: BenchmarkConfig,
+        tasks: Mapping[str, BenchmarkConfig | None],
         seed_base: Callable[[str], int],
         attempts: int,
         *,
         only_right_and_wrong: bool,
         counts_usd: bool,
     ) -> None:
-        """`seed_base` is the seed of a question's trial 0; `counts_usd`: a cap on USD needs every model's price."""
-        self._number, self._process, self._benchmark = number, process, benchmark
+        """`tasks` are those of the process; `seed_base` is the seed of a question's trial 0; `counts_usd`: a cap on USD
+        needs every model's price."""
+        self._number, self._process, self._tasks = number, process, tasks
         self._seed_base, self._attempts = seed_base, attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
         self._failing = 0
@@ -50,32 +53,44 @@ class InspectEndpoint:
         """Set whenever a sample is over; one that fails always waits for others (`_others_are_answered`)."""
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
-        """One sample for each seed; the text of the prompt is the id of its question."""
-        return list(await asyncio.gather(*(self._counted(prompt.text or "", seed, again) for seed in seeds)))
+        """One sample for each seed."""
+        return list(await asyncio.gather(*(self._counted(prompt, seed, again) for seed in seeds)))
 
-    async def _counted(self, question: str, seed: int, again: Again | None) -> Answer:
+    async def _counted(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:
         self._traffic.in_flight += 1
         try:
-            answer = await self._answer(question, seed, again)
+            answer = await self._answer(prompt, seed, again)
             self._traffic.answered += "unanswered" not in answer.signals
             return answer
         finally:
             self._traffic.in_flight -= 1
             self._changed.set()
 
-    async def _answer(self, question: str, seed: int, again: Again | None) -> Answer:
+    async def _answer(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:
         """Run a sample; one that ends in an error is lost, and run again at most so often.
 
         Where other samples of the model are answered, one that fails always has no answer; else the model has none.
         """
+        question = prompt.question or ""
+        benchmark = "" if "" in self._tasks else benchmark_named(question)
+        task, sent = self._tasks[benchmark], list[dict[str, str]]()
+        if task is None:
+            sent = [asdict(one) for one in prompt.messages or (Message("user", prompt.text or ""),)]
         trial = (seed - self._seed_base(question)) % SEED_SPAN
         for attempt in range(1, self._attempts + 1):
-            name = sample_name(question, trial, attempt)
+            request = SampleRequest(
+                benchmark=benchmark,
+                model=self._number,
+                sample=question[len(benchmark) + 1 :] if benchmark else question,
+                prompt=sent,
+                id=sample_name(question, trial, attempt),
+                seed=seed,
+            )
             if attempt > 1 and again is not None and not await again():
                 raise NotAskedAgain("a sample was lost, and the budget does not allow running it again")
             self._traffic.requests += 1
-            told = await self._process.run(SampleRequest(model=self._number, question=question, id=name, seed=seed))
-            if (answer := self._read(told, seed, attempt)) is not None:
+            told = await self._process.run(request)
+            if (answer := self._read(task, told, seed, attempt)) is not None:
                 return answer
             self._traffic.lost += 1
             self._traffic.retries += 1
@@ -98,13 +113,14 @@ class InspectEndpoint:
             self._failing -= 1
         return self._traffic.answered > 0
 
-    def _read(self, told: Mapping[str, Any], seed: int, attempt: int) -> SampleAnswer | None:
+    def _read(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> Answer | None:
         """The answer of a sample; None where it has none."""
-        marks = None
-        if "error" not in told:
+        marks, lost = None, "error" in told
+        if task is not None and not lost:
             right_and_wrong = self._only_right_and_wrong
-            marks = marks_of(told["scores"], self._benchmark.scorer, only_right_and_wrong=right_and_wrong)
-        if marks is None:
+            marks = marks_of(told["scores"], task.scorer, only_right_and_wrong=right_and_wrong)
+            lost = marks is None
+        if lost:
             self._traffic.last_error = str(told.get("error", UNSCORED))[:1000]
             self._traffic.errors["unscored" if "error" not in told else "sample_error"] += 1
             return None
@@ -114,7 +130,7 @@ class InspectEndpoint:
         self._traffic.prompt_tokens += prompt
         self._traffic.completion_tokens += completion
         finish = STOPS.get(told["stop"] or "", "stop") if told["limit"] is None else "length"
-        return SampleAnswer(
+        answer: dict[str, Any] = dict(
             text=told["text"],
             finish_reason=finish,
             seed=seed,
@@ -124,16 +140,17 @@ class InspectEndpoint:
             completion_tokens=completion,
             attempts=attempt,
             signals=frozenset({CUT[finish]} if finish in CUT else ()),
-            marks=marks,
-            own=(read, written),
-            usd_of_others=self._usd(told["others"]),
         )
+        if task is None:
+            return Answer(**answer)
+        usd = self._usd(task, told["others"])
+        return SampleAnswer(**answer, marks=marks, own=(read, written), usd_of_others=usd)
 
-    def _usd(self, others: Mapping[str, Any]) -> float:
+    def _usd(self, task: BenchmarkConfig, others: Mapping[str, Any]) -> float:
         """What other models of a sample cost: by their prices here, else as Inspect knows it."""
         total = 0.0
         for name, (read, written, known) in others.items():
-            price = self._benchmark.prices.get(name)
+            price = task.prices.get(name)
             if price is None and known is None and self._counts_usd:
                 raise ConfigError(
                     f"budget.usd: a sample called {name}, whose price is not known; add it under benchmark.prices"

@@ -38,6 +38,10 @@ READ_SECONDS = 60.0
 """How long samples may take to be read from logs."""
 
 
+Place = tuple[str, int]
+"""A benchmark and a model."""
+
+
 class ListedTask(NamedTuple):
     """A task as it is known before anything is asked."""
 
@@ -65,28 +69,29 @@ def _require_package(who: str) -> None:
 def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]) -> ListedTask:
     """The samples of a task; raises `ConfigError` where it cannot be loaded."""
     require_inspect(benchmark.inspect)
-    setup = Setup(task=benchmark.model_dump(mode="json"), models=[], log_dir="")
+    setup = Setup(tasks={"": benchmark.model_dump(mode="json")}, models=[], log_dir="")
     try:
         done = subprocess.run(
             _command(),
             input=_line(setup),
             capture_output=True,
             cwd=folder,
-            env=_environment(benchmark.inspect, folder, environment),
+            env=_environment([benchmark.inspect], folder, environment),
             timeout=LIST_SECONDS,
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
         raise ConfigError(f"benchmark.inspect: {benchmark.inspect} did not load within {error.timeout:.0f} s") from None
     told = _message(done.stdout)
-    if "rows" not in told:
+    if "" not in told:
         why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
         known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
         near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
         hub = "; the Hugging Face hub cannot be reached" if _lacks_the_hub(benchmark.inspect, folder) else ""
         raise ConfigError(f"benchmark.inspect: {benchmark.inspect} cannot be loaded: {why}{hub}{near}")
-    _require_scorer(benchmark, told["scorers"])
-    return ListedTask(told["rows"], told["scorers"])
+    listed = ListedTask(**told[""])
+    _require_scorer(benchmark, listed.scorers)
+    return listed
 
 
 def read_last_messages(samples: Sequence[LoggedSample]) -> Sequence[Mapping[str, str]]:
@@ -128,42 +133,42 @@ class InspectProcess:
 
     def __init__(
         self,
-        benchmark: BenchmarkConfig,
+        tasks: Mapping[str, BenchmarkConfig | None],
         models: Sequence[InspectModel],
         folder: Path,
         environment: Mapping[str, str],
         log_dir: Path,
         errors: Path,
     ) -> None:
-        """`errors` is the file of what Inspect and the task print."""
-        task = benchmark.model_dump(mode="json")
-        self._setup = Setup(task=task, models=list(models), log_dir=str(log_dir.absolute()))
+        """`tasks` are those of all benchmarks, by name; `errors` is the file of what Inspect and they print."""
+        told = {name: None if one is None else one.model_dump(mode="json") for name, one in tasks.items()}
+        self._names = [one.inspect for one in tasks.values() if one is not None]
+        self._setup = Setup(tasks=told, models=list(models), log_dir=str(log_dir.absolute()))
         self._folder, self._environment, self._errors = folder, environment, errors.absolute()
         self._process: Process | None = None
         self._temporary: OwnFolder | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        self._pending: dict[tuple[int, str], asyncio.Future[Mapping[str, Any]]] = {}
-        self._ended: dict[int, str] = {}
-        """Models whose task has ended, and why."""
+        self._pending: dict[tuple[Place, str], asyncio.Future[Mapping[str, Any]]] = {}
+        self._ended: dict[Place, str] = {}
+        """Those whose task has ended, and why."""
 
     async def run(self, request: SampleRequest) -> Mapping[str, Any]:
         """Run a sample, and return what came of it; raises `Unavailable` where its task has ended."""
         async with self._starting:
             if self._process is None:
                 await self._start()
-        model = request["model"]
-        if model in self._ended:
-            raise Unavailable(self._ended[model])
-        place = (model, request["id"])
+        place = (request["benchmark"], request["model"])
+        if place in self._ended:
+            raise Unavailable(self._ended[place])
         result: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._pending[place] = result
+        self._pending[place, request["id"]] = result
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(_line(request))
         try:
             return await result
         finally:
-            self._pending.pop(place, None)
+            self._pending.pop((place, request["id"]), None)
 
     async def close(self) -> None:
         """End the evaluation: Inspect closes its logs and sandboxes."""
@@ -183,11 +188,12 @@ class InspectProcess:
             await asyncio.to_thread(self._temporary.remove)
 
     async def _start(self) -> None:
-        require_inspect(self._setup["task"]["inspect"])
+        for name in self._names:
+            require_inspect(name)
         self._errors.parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(clear_leftovers)
         self._temporary = OwnFolder()
-        environment = _environment(self._setup["task"]["inspect"], self._folder, self._environment)
+        environment = _environment(self._names, self._folder, self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(
                 *_command(),
@@ -219,20 +225,23 @@ class InspectProcess:
             process.terminate()
         code = await process.wait()
         for number in range(len(self._setup["models"])):
-            self._end(number, f"the process of Inspect ended with {code}; what it said is in {self._errors}")
+            for name in self._setup["tasks"]:
+                self._end(
+                    (name, number), f"the process of Inspect ended with {code}; what it said is in {self._errors}"
+                )
 
     def _hear(self, told: Mapping[str, Any]) -> None:
-        number = int(told.get("model", -1))
+        place = (str(told.get("benchmark")), int(told.get("model", -1)))
         if "ended" in told:
-            self._end(number, f"{told['ended']}; Inspect's log has more")
-        result = self._pending.get((number, str(told.get("id"))))
+            self._end(place, f"{told['ended']}; Inspect's log has more")
+        result = self._pending.get((place, str(told.get("id"))))
         if result is not None and not result.done():
             result.set_result(told)
 
-    def _end(self, number: int, why: str) -> None:
-        self._ended.setdefault(number, why)
-        for (model, _), result in list(self._pending.items()):
-            if model == number and not result.done():
+    def _end(self, place: Place, why: str) -> None:
+        self._ended.setdefault(place, why)
+        for (one, _), result in list(self._pending.items()):
+            if one == place and not result.done():
                 result.set_exception(Unavailable(why))
 
 
@@ -241,9 +250,9 @@ def _command() -> list[str]:
     return [sys.executable, "-c", BOOT, *paths]
 
 
-def _environment(task: str, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def _environment(tasks: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of Inspect; it looks in the cache alone where the hub that has the data does not answer."""
-    offline = {"HF_HUB_OFFLINE": "1"} if _lacks_the_hub(task, folder) else {}
+    offline = {"HF_HUB_OFFLINE": "1"} if any(_lacks_the_hub(task, folder) for task in tasks) else {}
     return {**environment, "INSPECT_DISPLAY": "none", **offline}
 
 

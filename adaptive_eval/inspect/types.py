@@ -17,7 +17,8 @@ class InspectModel(TypedDict):
 class Setup(TypedDict):
     """The first line that the process of Inspect is sent; without models it lists the samples and ends."""
 
-    task: dict[str, Any]
+    tasks: dict[str, dict[str, Any] | None]
+    """By the name of their benchmark; None for one whose requests have prompts, and whose answers the run grades."""
     models: list[InspectModel]
     log_dir: str
 
@@ -25,8 +26,12 @@ class Setup(TypedDict):
 class SampleRequest(TypedDict):
     """One sample to be run."""
 
+    benchmark: str
     model: int
-    question: str
+    sample: str
+    """Its id in the task."""
+    prompt: list[dict[str, str]]
+    """Messages, where the benchmark has no task."""
     id: str
     seed: int
 

@@ -17,19 +17,22 @@ from io import FileIO
 from typing import Any
 
 from inspect_ai import Epochs, SampleSource, Task, enqueue_sample, eval_async, task_with
-from inspect_ai._eval.loader import load_tasks, solver_from_spec
+from inspect_ai._eval.loader import load_tasks, resolve_task_sandbox, solver_from_spec
 from inspect_ai._util.log_layout import eval_log_name
 from inspect_ai._util.registry import registry_unqualified_name
 from inspect_ai.dataset import Sample
 from inspect_ai.hooks import BeforeModelGenerate, Hooks, TaskEnd, TaskStart, hooks
 from inspect_ai.log import EvalSample, read_eval_log_sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, ModelUsage, get_model
-from inspect_ai.solver import SolverSpec
+from inspect_ai.solver import SolverSpec, generate
 from inspect_ai.solver._task_state import sample_state
+from pydantic import TypeAdapter
 
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
-from adaptive_eval.questions.benchmark import MODEL_OF_RUN
+from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN
 
+Place = tuple[str, int]
+"""A benchmark and a model."""
 Say = Callable[[Mapping[str, Any]], None]
 LONGEST = 1_000_000
 """Characters of an answer that are passed on; the log has all of it."""
@@ -101,8 +104,8 @@ def _plain(value: Any) -> Any:
 class RequestedSamples(SampleSource):
     """The samples of one model: each exists because the run has asked for it."""
 
-    def __init__(self, number: int, model: Model, samples: Mapping[str, Sample], say: Say) -> None:
-        self._number, self._model, self._samples, self._say = number, str(model), samples, say
+    def __init__(self, place: Place, model: Model, samples: Mapping[str, Sample], say: Say) -> None:
+        self._place, self._model, self._samples, self._say = place, str(model), samples, say
         self._waiting: list[Sample] = []
         self._idle: asyncio.Future[None] | None = None
         self._context: Context | None = None
@@ -113,7 +116,10 @@ class RequestedSamples(SampleSource):
 
     def ask(self, request: SampleRequest) -> None:
         """Have a sample run."""
-        sample = copy.deepcopy(self._samples[request["question"]])
+        if request["prompt"]:
+            sample = Sample(input=_messages.validate_python(request["prompt"]))
+        else:
+            sample = copy.deepcopy(self._samples[request["sample"]])
         sample.id = request["id"]
         self.seeds[request["id"]] = request["seed"]
         if self._context is not None and self._idle is None:
@@ -142,11 +148,16 @@ class RequestedSamples(SampleSource):
 
     async def sample_complete(self, sample: EvalSample) -> None:
         self.seeds.pop(str(sample.id), None)
-        self._say({"model": self._number, "log": self.log, **result(sample, self._model)})
+        self.tell(log=self.log, **result(sample, self._model))
 
     async def sample_abandoned(self, sample: Sample, epoch: int) -> None:
         self.seeds.pop(str(sample.id), None)
-        self._say({"model": self._number, "id": str(sample.id), "error": "it was cancelled before it began"})
+        self.tell(id=str(sample.id), error="it was cancelled before it began")
+
+    def tell(self, **told: Any) -> None:
+        """Send a line about this model in this benchmark."""
+        benchmark, model = self._place
+        self._say({"benchmark": benchmark, "model": model, **told})
 
     def _wake(self) -> None:
         if self._idle is not None:
@@ -180,7 +191,8 @@ def _usage(usage: ModelUsage) -> list[Any]:
     return [max(usage.total_tokens - usage.output_tokens, 0), usage.output_tokens, usage.total_cost]
 
 
-SOURCES: list[RequestedSamples] = []
+SOURCES: dict[Place, RequestedSamples] = {}
+_messages = TypeAdapter(list[ChatMessage])
 
 
 @hooks(name="adaptive_eval_trials", description="Gives each sample the seed of its trial, and reports tasks that end.")
@@ -188,38 +200,37 @@ class TrialHooks(Hooks):
     """What a run has to know and to set while samples run."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, int] = {}
+        self._sources: dict[str, RequestedSamples] = {}
 
     async def on_task_start(self, data: TaskStart) -> None:
-        spec = data.spec
-        number = self._tasks[data.eval_id] = int((spec.metadata or {})[MODEL_OF_RUN])
+        spec, told = data.spec, data.spec.metadata or {}
+        source = self._sources[data.eval_id] = SOURCES[told[BENCHMARK_OF_RUN], told[MODEL_OF_RUN]]
         name = eval_log_name(task=spec.task, task_id=spec.task_id, created=spec.created, model=spec.model)
-        SOURCES[number].log = f"{name}.eval"
+        source.log = f"{name}.eval"
 
     async def on_before_model_generate(self, data: BeforeModelGenerate) -> None:
-        number, state = self._tasks.get(data.eval_id or ""), sample_state()
-        if number is not None and state is not None and data.config.seed is None:
-            data.config.seed = SOURCES[number].seeds.get(str(state.sample_id))
+        source, state = self._sources.get(data.eval_id or ""), sample_state()
+        if source is not None and state is not None and data.config.seed is None:
+            data.config.seed = source.seeds.get(str(state.sample_id))
 
     async def on_task_end(self, data: TaskEnd) -> None:
         error = data.log.error.message if data.log.error is not None else f"its task ended: {data.log.status}"
-        say({"model": self._tasks[data.eval_id], "ended": error})
+        self._sources[data.eval_id].tell(ended=error)
 
 
 async def run_samples(setup: Setup) -> None:
     """Run what is asked for, until the input ends."""
-    tasks = [_prepared_task(setup, number, model) for number, model in enumerate(setup["models"])]
+    tasks = [
+        _prepared_task(name, task, number, model)
+        for name, task in setup["tasks"].items()
+        for number, model in enumerate(setup["models"])
+    ]
     say({"ready": True})
-    benchmark = setup["task"]
     evaluation = asyncio.create_task(
         eval_async(
             tasks,
             max_tasks=len(tasks),
             max_samples=max(model["slots"] for model in setup["models"]),
-            model_roles=dict(benchmark["roles"]) or None,
-            sandbox=benchmark["sandbox"],
-            message_limit=benchmark["message_limit"],
-            time_limit=benchmark["time_limit"],
             fail_on_error=False,
             retry_on_error=0,
             log_dir=setup["log_dir"],
@@ -233,28 +244,32 @@ async def run_samples(setup: Setup) -> None:
     requests = asyncio.create_task(_read_requests())
     await asyncio.wait([evaluation, requests], return_when=asyncio.FIRST_COMPLETED)
     requests.cancel()
-    if any(source.in_flight for source in SOURCES):
+    if any(source.in_flight for source in SOURCES.values()):
         evaluation.cancel()
-    for source in SOURCES:
+    for source in SOURCES.values():
         source.end()
     with suppress(asyncio.CancelledError):
         await evaluation
 
 
-def _prepared_task(setup: Setup, number: int, model: InspectModel) -> Task:
+def _prepared_task(benchmark: str, task: Mapping[str, Any] | None, number: int, model: InspectModel) -> Task:
     """The task of one model, whose samples are those that are asked for; loaded anew, since a task may keep state."""
-    task, benchmark = load_task(setup["task"]), setup["task"]
+    loaded = Task(name=benchmark, solver=generate()) if task is None else load_task(task)
     config = GenerateConfig(**{"max_connections": model["slots"], **model["config"]})
     asked = get_model(model["inspect"], config=config, memoize=False, **model["args"])
-    SOURCES.append(RequestedSamples(number, asked, samples_by_id(task), say))
-    other: dict[str, Any] = {}
-    if benchmark["solver"] is not None:
-        other["solver"] = solver_from_spec(SolverSpec(solver=benchmark["solver"], args_passed=benchmark["solver_args"]))
-    if model["token_limit"] is not None:
-        other["token_limit"] = model["token_limit"]
-    metadata = {**(task.metadata or {}), MODEL_OF_RUN: number, "model": model["name"]}
+    source = SOURCES[benchmark, number] = RequestedSamples((benchmark, number), asked, samples_by_id(loaded), say)
+    other: dict[str, Any] = {} if model["token_limit"] is None else {"token_limit": model["token_limit"]}
+    for key in ("message_limit", "time_limit"):
+        other |= {} if task is None or task[key] is None else {key: task[key]}
+    if task is not None and task["solver"] is not None:
+        other["solver"] = solver_from_spec(SolverSpec(solver=task["solver"], args_passed=task["solver_args"]))
+    if task is not None and task["sandbox"] is not None:
+        other["sandbox"] = resolve_task_sandbox(loaded, task["sandbox"])
+    if task is not None and task["roles"]:
+        other["model_roles"] = {**(loaded.model_roles or {}), **task["roles"]}
+    metadata = {**(loaded.metadata or {}), BENCHMARK_OF_RUN: benchmark, MODEL_OF_RUN: number, "model": model["name"]}
     return task_with(
-        task, dataset=SOURCES[number], model=asked, epochs=Epochs(1), early_stopping=None, metadata=metadata, **other
+        loaded, dataset=source, model=asked, epochs=Epochs(1), early_stopping=None, metadata=metadata, **other
     )
 
 
@@ -265,7 +280,7 @@ async def _read_requests() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         request: SampleRequest = json.loads(line)
-        SOURCES[request["model"]].ask(request)
+        SOURCES[request["benchmark"], request["model"]].ask(request)
 
 
 # -- reading logs --------------------------------------------------------------------------------------------------
@@ -306,7 +321,7 @@ def main() -> None:
         elif told["models"]:
             asyncio.run(run_samples(told))
         else:
-            say(listed(load_task(told["task"])))
+            say({name: listed(load_task(task)) for name, task in told["tasks"].items()})
     except Exception as error:  # the task is the user's: whatever it raises is for its author to read
         causes = [error] if error.__cause__ is None else [error, error.__cause__]
         say({"problem": "; ".join(f"{type(one).__name__}: {getattr(one, 'message', None) or one}" for one in causes)})

@@ -79,6 +79,8 @@ def named_trial(sample: str) -> tuple[str, int] | None:
 
 MODEL_OF_RUN = "adaptive_eval_model"
 """The key in the metadata of Inspect's logs of a run that has the number of their model; `model` has its name."""
+BENCHMARK_OF_RUN = "adaptive_eval_benchmark"
+"""The key there that has the name of the benchmark, where a run has several."""
 
 
 class BenchmarkConfig(Section):

@@ -23,20 +23,27 @@ MAX_CHOICES = 26
 SAFE_BITS = 63
 """Whole numbers beyond this are kept as text: neither SQLite nor most JSON readers hold them."""
 _ABSENT = object()
+NO_ROWS: Mapping[str, Sequence[FileRow]] = {}
 
 
 def load_questions(
-    config: QuestionsConfig, *, folder: Path = Path(), seed: int = 0, rows: Iterable[FileRow] | None = None
+    config: QuestionsConfig, *, folder: Path = Path(), seed: int = 0, rows: Mapping[str, Sequence[FileRow]] = NO_ROWS
 ) -> tuple[Question, ...]:
     """The questions of a run; `folder` is where a relative path starts, `seed` decides the order of `shuffle`.
 
-    `rows` are given where the questions are in no file. Of several benchmarks, ids and clusters begin with the name.
+    `rows` are given, by benchmark, where the questions are in no file. Of several benchmarks, ids and clusters begin
+    with the name.
     """
     if config.benchmarks:
-        each = {name: load_questions(own, folder=folder, seed=seed) for name, own in config.benchmarks.items()}
-        return tuple(_prefix_ids(name, question) for name, own in each.items() for question in own)
+        return tuple(
+            _prefix_ids(name, question)
+            for name, own in config.benchmarks.items()
+            for question in load_questions(
+                own, folder=folder, seed=seed, rows={"": rows[name]} if name in rows else NO_ROWS
+            )
+        )
     source = str(config.dataset or config.function or config.world or config.task or folder / (config.path or ""))
-    questions = _from_rows(read_rows(config, folder) if rows is None else rows, config, source)
+    questions = _from_rows(rows[""] if "" in rows else read_rows(config, folder), config, source)
     if not questions:
         raise ConfigError(f"{source}: no question is left; look at questions.filter, or at the file")
     if config.shuffle:

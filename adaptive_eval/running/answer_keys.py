@@ -12,7 +12,6 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_graders
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.graders.registry import InspectScores
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.verifier import Verifier
 
@@ -55,8 +54,6 @@ async def check_keys(prepared: PreparedRun) -> KeysFound:
     """Have the grader read every answer key; raises `ConfigError` where it cannot be loaded, or finds one wrong."""
     config = prepared.config
     grader = config.grader
-    if isinstance(grader, InspectScores):
-        return KeysFound(0, "the scorer of the task grades", tried=False)
     if isinstance(grader, Verifier) and grader.beside is not None:
         grader = grader.beside
     if isinstance(grader, AskedGrader):

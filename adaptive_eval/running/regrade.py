@@ -6,7 +6,7 @@ Where a judge grades, the caps bear all that its verdicts may cost, or nothing i
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +26,13 @@ from adaptive_eval.config.prepare import (
 )
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again
+from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import spent_in
-from adaptive_eval.graders.by_benchmark import asked_grader
+from adaptive_eval.graders.by_benchmark import asked_grader, grader_of
+from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.rubric import Rubric, open_rubric
+from adaptive_eval.graders.types import MarkedAnswer, Marks
 from adaptive_eval.questions import Question
 from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.restore import StoredRun
@@ -65,12 +67,6 @@ GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
 
 
-OF_INSPECT = (
-    "the scores of this run came with the samples of a task of Inspect, and stored answers have no others; to rank by "
-    "another scorer begin a new run: run --fresh --set benchmark.scorer=NAME"
-)
-
-
 class Regraded(NamedTuple):
     """Outcome of a regrade."""
 
@@ -92,8 +88,6 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
     store = Store.attach(directory)
     try:
         stored = store.reader.header()
-        if stored_config(stored).benchmark is not None:
-            raise ConfigError(OF_INSPECT)
         if config is None:
             header, settings, questions = (
                 None,
@@ -122,12 +116,14 @@ async def _regrade(
 ) -> Regraded:
     before: list[int | None] = []
     used: list[Cost | None] = []
+    by_id = {question.id: question for question in questions}
 
     def note(records: Iterator[TrialRecord]) -> Iterator[TrialRecord]:
         for record in records:
             before.append(record.category)
             used.append(spent_in(record.signals))
-            yield record
+            by_inspect = isinstance(grader_of(config.grader, by_id[record.question]), InspectScores)
+            yield _as_scored(record) if by_inspect else record
 
     there = store.reader.trials("ungraded" if header is None else "all")
     records = note(record for record in there if header is not None or not record.awaits_thresholds)
@@ -142,7 +138,6 @@ async def _regrade(
     vote = pool.lost_vote(pool.lost)
     judged = RejudgingCosts(prepare(config), store, verdict, vote, beyond_caps) if capped else None
     again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.again
-    by_id = {question.id: question for question in questions}
     own_vote = None if beyond_caps else vote
     ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
     try:
@@ -181,6 +176,14 @@ async def _regrade(
         if done.after is not None:
             write_results(store.directory, done.after)
     return done
+
+
+def _as_scored(record: TrialRecord) -> TrialRecord:
+    """The answer to a sample of Inspect with the scores that came with it: there are no others."""
+    signals = {name: value for name, value in record.signals.items() if name in InspectScores().gives}
+    given = {field.name: getattr(record.answer, field.name) for field in fields(Answer)}
+    marks = Marks(signals, record.extracted)
+    return replace(record, answer=MarkedAnswer(**given, marks=marks)) if signals else record
 
 
 def _require_some_grade(regrades: list[Regrade]) -> None:

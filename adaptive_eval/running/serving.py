@@ -88,8 +88,8 @@ def _recorded(context: SourceContext, models: Models) -> Endpoints:
 
 def _inspected(context: SourceContext, models: Models) -> Endpoints:
     """Models that a task of Inspect asks, all in one process; it begins with the first request."""
-    config, benchmark = context.config, context.config.benchmark
-    if benchmark is None:
+    config, tasks = context.config, context.config.inspect_tasks
+    if not tasks:
         return
     # imported here: most runs have no such task
     from adaptive_eval.inspect.endpoint import InspectEndpoint
@@ -108,7 +108,7 @@ def _inspected(context: SourceContext, models: Models) -> Endpoints:
         for model in models.values()
     ]
     logs = context.logs
-    process = InspectProcess(benchmark, asked, config.folder, context.keys, logs / "inspect", logs / "inspect.log")
+    process = InspectProcess(tasks, asked, config.folder, context.keys, logs / "inspect", logs / "inspect.log")
     context.stack.push_async_callback(process.close)
     for at, (number, model) in enumerate(models.items()):
         yield (
@@ -116,7 +116,7 @@ def _inspected(context: SourceContext, models: Models) -> Endpoints:
             InspectEndpoint(
                 at,
                 process,
-                benchmark,
+                tasks,
                 seed_base(config, model),
                 model.concurrency.attempts,
                 only_right_and_wrong="score" not in open_rubric(config.rubric).needs,

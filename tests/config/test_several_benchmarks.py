@@ -1,6 +1,7 @@
 """Several benchmarks in a run: what a file may say, and what it comes to before anything is asked."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -163,7 +164,15 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         ),
         (TWO.replace("grader: math\n", ""), "line 2: benchmarks[0].grader must be given"),
         (TWO.replace(", questions: e.jsonl", ""), "line 2: benchmarks[0].questions must be given"),
-        (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "must be {lm_eval: TASK} where there are"),
+        (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "models[0].inspect must be given"),
+        (
+            TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}, grader: math"),
+            "line 2: benchmarks[0].grader is of no use: the scorer of the task grades",
+        ),
+        (
+            re.sub("questions: .*topic.*\n    grader: numeric", "benchmark: {inspect: a/b}", TWO),
+            "benchmarks[1].prompt is of no use: the task of Inspect has its own prompts",
+        ),
         (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate is for a run that has a gate"),
         (GATED.replace("gate: 5%", "gate: -0.1"), "line 2: benchmarks[0].gate must be"),
         (

@@ -68,9 +68,9 @@ def samples(number: int = 2, **more: Any) -> list[Sample]:
 
 
 @task
-def small() -> Task:
-    """The questions of the tests' world, for its server."""
-    rows = map(json.loads, (Path(__file__).parent / "questions.jsonl").read_text().splitlines())
+def small(file: str = "questions.jsonl") -> Task:
+    """Questions of the tests' world, for its server."""
+    rows = map(json.loads, (Path(__file__).parent / file).read_text().splitlines())
     dataset = [Sample(id=row["id"], input=row["prompt"], target=row["answer"]) for row in rows]
     return Task(dataset=dataset, solver=generate(), scorer=pattern(r"boxed\{(\d+)\}"))
 

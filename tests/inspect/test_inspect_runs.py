@@ -27,7 +27,9 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.seeds import hashed_base, trial_seed
+from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import ModelSetAside, RunReader, TrialRecord, events_of_kind
@@ -295,6 +297,94 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
         time.sleep(0.05)
 
 
+def write_benchmarks(site: Site, name: str, *, by_inspect: bool, **more: object) -> Path:
+    """Two benchmarks, the first with three times the weight: a task of Inspect and a file, or two files."""
+    rows = list(question_rows(small_world()))
+    for part, some in (("easy", rows[5:]), ("hard", rows[:5])):
+        (site.folder / f"{part}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    easy: dict[str, object] = {"questions": "easy.jsonl"}
+    if by_inspect:
+        easy = {"benchmark": {"inspect": "tasks.py@small", "args": {"file": "easy.jsonl"}}}
+        asked = {"models": [{"name": one, "inspect": f"openai-api/sim/{one}"} for one in MODELS]}
+        more = {**asked, "sampling": {}, "concurrency": SLOTS, **more}
+    benchmarks = [{"name": "easy", "weight": 3, **easy}, {"name": "hard", "questions": "hard.jsonl"}]
+    more = {"trials": {"min": 4, "max": 40}, "stopping": {"on_alarm": "never"}, **more}
+    settings = site.config(benchmarks=benchmarks, **more)
+    del settings["questions"]
+    path = site.folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+@pytest.mark.slow
+def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site) -> None:
+    for name, by_inspect in (("own", False), ("both", True)):
+        ended = run(site, write_benchmarks(site, name, by_inspect=by_inspect))
+        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert Found.of(site.directory("both")) == Found.of(site.directory("own"))
+    results, own = read_results(site.directory("both")), read_results(site.directory("own"))
+    assert results is not None and own is not None
+    assert results.groups == own.groups and {row.group for row in results.groups} == {"easy", "hard"}
+    before = Found.of(site.directory("both")).outcomes
+    regraded = CliRunner().invoke(
+        app, ["regrade", str(site.directory("both")), "--config", str(site.folder / "both.yaml")]
+    )
+    assert regraded.exit_code == 0, regraded.output
+    assert Found.of(site.directory("both")).outcomes == before
+    logs, imported = site.directory("both") / INSPECT_LOGS, site.directory("imported")
+    config = str(site.folder / "both.yaml")
+    found = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--config", config])
+    assert found.exit_code == 0, found.output
+    taken = Found.of(imported).outcomes
+    assert {key for key in taken if key[1].startswith("easy/")} == {key for key in before if key[1].startswith("easy/")}
+
+
+@pytest.mark.slow
+def test_kills_change_nothing_in_a_run_of_a_task_and_a_file(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = {"min": 6, "max": 10}
+    with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
+        monkeypatch.setenv("SIM_BASE_URL", url)
+        config = write_benchmarks(site, "run", by_inspect=True, trials=trials)
+        for _ in range(3):
+            before = trials_in(site.directory())
+            process = site.start(config)
+            assert wait_for_trials(site.directory(), before + 12, process)
+            kill(process)
+            gated.open(36)
+        gated.open()
+        assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        asked = gated.counts["answered"]
+    monkeypatch.setenv("SIM_BASE_URL", site.base_url)
+    whole = run(site, write_benchmarks(site, "whole", by_inspect=True, trials=trials))
+    assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.output
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+    assert asked <= trials_in(site.directory()) + 4 * SLOTS * len(MODELS)
+
+
+@pytest.mark.slow
+def test_benchmarks_of_a_run_have_settings_of_their_own(site: Site) -> None:
+    judged = {"inspect": "tasks.py@judged", "roles": {"grader": "scripted/judge"}, "time_limit": 600}
+    benchmarks = [
+        {"name": "boxed", "benchmark": {"inspect": "tasks.py@sandboxed"}},
+        {"name": "judged", "benchmark": judged},
+        {"name": "turns", "benchmark": {"inspect": "tasks.py@turns", "roles": {"user": "scripted/user"}}},
+    ]
+    config = write(site, "unused", benchmarks=benchmarks)
+    settings = yaml.safe_load(config.read_text())
+    del settings["benchmark"]
+    config.write_text(yaml.safe_dump(settings))
+    ended = run(site, config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    records = stored(site)
+    calls = {"boxed": 1, "judged": 2, "turns": 3}
+    assert {record.question.partition("/")[0] for record in records} == set(calls)
+    for record in records:
+        assert record.category == expected(record), record
+        assert record.answer.prompt_tokens == 7 * calls[record.question.partition("/")[0]]
+    changed = run(site, config, "--set", "benchmarks.1.benchmark.time_limit=60")
+    assert changed.exit_code == ExitCode.CONFIGURATION and "benchmarks.judged" in changed.output, changed.output
+
+
 @pytest.mark.slow
 def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
     site: Site, monkeypatch: pytest.MonkeyPatch
@@ -347,9 +437,6 @@ def test_a_run_is_read_without_its_task_and_without_inspect(site: Site) -> None:
     assert done.returncode == 0 and "p95" in done.stdout + "".join(
         path.read_text() for path in site.directory().glob("*.md")
     ), done.stderr
-    refused = CliRunner().invoke(app, ["regrade", str(site.directory())])
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "the scores of this run came with the samples of a task of Inspect" in refused.output
 
 
 @pytest.mark.slow
@@ -360,6 +447,29 @@ def test_another_task_file_is_another_run(site: Site) -> None:
         file.write("\n# changed\n")
     changed = run(site, config)
     assert changed.exit_code == ExitCode.CONFIGURATION and "benchmark" in changed.output
+
+
+@pytest.mark.slow
+def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) -> None:
+    def categories(some: float) -> dict[str, object]:
+        scored = [{"name": "some", "weight": some, "when": {"score": {"above": 0.5}}}, {"name": "none", "weight": 0.0}]
+        return {"rubric": {"categories": [{"name": "all", "weight": 1.0, "when": {"score": 1.0}}, *scored]}}
+
+    benchmark = {"scorer": "of_attempt.whole"}
+    ended = run(site, write(site, "partial", benchmark=benchmark, **categories(0.25)))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    before = Found.of(site.directory()).outcomes
+    lenient = categories(0.25)
+    lenient["rubric"]["categories"][1]["when"] = {"score": {"above": 0.2}}  # type: ignore[index]
+    config = write(site, "partial", benchmark=benchmark, **lenient)
+    words = ["regrade", str(site.directory()), "--config", str(config)]
+    assert (done := CliRunner().invoke(app, words)).exit_code == 0, done.output
+    after = Found.of(site.directory()).outcomes
+    assert after == {key: min(category, 1) for key, category in before.items() if category is not None}
+    assert after != before
+    other = write(site, "partial", benchmark={"scorer": "exact"})
+    refused = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(other)])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "benchmark.scorer" in refused.output, refused.output
 
 
 @pytest.mark.slow
@@ -409,7 +519,7 @@ def test_a_task_of_an_installed_package_is_found_by_name_written_run_and_listed_
 def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     guide = list(blocks_of(ROOT / "docs" / "guide" / "inspect-tasks.md"))
     (task,) = (block.text for block in guide if block.language == "python")
-    shown, _ = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
+    shown, beside, _ = (yaml.safe_load(block.text) for block in guide if block.language == "yaml")
     (site.folder / "my_task.py").write_text(f"{task}\nimport tasks\n")
     changes = {"sandbox": "local", "roles": {"grader": "scripted/judge"}}
     for model, skill in zip(shown["models"], ("p95", "p80"), strict=True):
@@ -421,6 +531,10 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     graded = {(record.question, record.answer.text, record.category) for record in stored(site, "guide")}
     assert graded <= {("sum-0", "42", 0), ("sum-0", "41", 0), ("sum-1", "42", 1), ("sum-1", "41", 0)}
     assert ("sum-1", "42", 1) in graded
+    (site.folder / "facts.jsonl").write_text('{"id": "sky", "prompt": "What colour is the sky?", "answer": "blue"}')
+    (together := site.folder / "beside.yaml").write_text(yaml.safe_dump(beside))
+    validated = CliRunner().invoke(app, ["validate", str(together)])
+    assert validated.exit_code == 0 and "2 models, 3 questions" in validated.output, validated.output
 
 
 GRADED = {"right": 1, "writes outside": 1}

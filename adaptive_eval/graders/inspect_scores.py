@@ -1,0 +1,23 @@
+"""The scores of an Inspect task, which come with its samples."""
+
+from typing import Literal
+
+from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.types import GraderOptions, Marks
+from adaptive_eval.questions.types import Question
+
+
+class InspectScores(GraderOptions):
+    """The scores of an Inspect task: they come with its samples, and there are no others."""
+
+    kind: Literal["inspect"] = "inspect"
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({"score", "is_correct", "has_answer"})
+
+    def grade(self, text: str, question: Question) -> Marks:
+        raise GraderError("is a task of Inspect, which scores an answer only while it runs the sample")
+
+    def key_problem(self, question: Question) -> str | None:
+        return None
