@@ -9,12 +9,15 @@ import copy
 import json
 import os
 import resource
+import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from io import FileIO
 from typing import Any
+from unittest.mock import patch
+from urllib.parse import urlsplit
 
 from inspect_ai import Epochs, SampleSource, Task, enqueue_sample, eval_async, task_with
 from inspect_ai._eval.loader import load_tasks, resolve_task_sandbox, solver_from_spec
@@ -40,6 +43,8 @@ REQUEST_LIMIT = 2**20
 REASON = 300
 MOST_MEMORY = 8 * 2**30
 """Bytes of address space for who reads logs, which may be anybody's."""
+PROBE_SECONDS = 3.0
+"""How long a host of data may take to accept a connection."""
 LOG_BUFFER = 10
 """Samples that Inspect writes into its log at once; it goes by how many are known beforehand, and here none is."""
 
@@ -49,13 +54,43 @@ LOG_BUFFER = 10
 
 def load_task(task: Mapping[str, Any]) -> Task:
     """The one task that the configuration names; raises `ValueError`."""
-    found = load_tasks([task["inspect"]], dict(task["args"]))
+    with unreachable_hosts_refused():
+        found = load_tasks([task["inspect"]], dict(task["args"]))
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"
         raise ValueError(f"there must be one task of this name, but found: {names}; write package/task or file.py@task")
     if found[0].sample_source is not None:
         raise ValueError("its samples come from a source of its own, so that no list of questions is known beforehand")
     return found[0]
+
+
+@contextmanager
+def unreachable_hosts_refused() -> Iterator[None]:
+    """Raise `RuntimeError` where a host that did not answer is asked again: libraries retry other errors for long.
+
+    Not for this machine, where a server may be starting, nor for the Hugging Face hub, which has a cache for that.
+    """
+    look_up, silent = socket.getaddrinfo, dict[str, OSError]()
+    hub = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+
+    def look_up_answering(host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        if name in silent:
+            raise RuntimeError(f"{name} cannot be reached: {silent[name]}")
+        try:
+            found = look_up(host, port, *args, **options)
+            family, *_, address = found[0]
+            if port and name != hub and address[0] not in ("127.0.0.1", "::1"):
+                with socket.socket(family) as probe:
+                    probe.settimeout(PROBE_SECONDS)
+                    probe.connect(address)
+        except OSError as error:
+            silent.update({} if name == hub else {name: error})
+            raise
+        return found
+
+    with patch.object(socket, "getaddrinfo", look_up_answering):
+        yield
 
 
 def samples_by_id(task: Task) -> dict[str, Sample]:

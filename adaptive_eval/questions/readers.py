@@ -20,7 +20,7 @@ from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 """Separators in files that are called CSV and are not."""
 HUB = "Hugging Face data sets"
-HUB_SECONDS = 10.0
+HUB_SECONDS = 4.0
 """So long the hub may take to say that it is there."""
 
 

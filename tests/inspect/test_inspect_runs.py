@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -31,7 +32,8 @@ from adaptive_eval.record.results_file import read_results
 from adaptive_eval.seeds import hashed_base, trial_seed
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.server import serving
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import coins
 from adaptive_eval.store import ModelSetAside, RunReader, TrialRecord, events_of_kind
 
 OWN = Path(__file__).with_name("own_tasks.py")
@@ -113,15 +115,22 @@ def questions(site: Site) -> list[str]:
 
 
 @pytest.mark.slow
-def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(site: Site) -> None:
-    trials = {"min": 4, "max": 12, "favour": "answers"}
-    own = site.write("own", trials=trials)
-    assert run(site, own).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    models = [{"name": name, "inspect": f"openai-api/sim/{name}", "config": {"temperature": 0.6}} for name in MODELS]
-    by_inspect = write(site, "small", "inspect", models=models, trials=trials)
-    ended = run(site, by_inspect)
+def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, trials = coins(), {"min": 4, "max": 6, "favour": "answers"}
+    names = [f"coin-{number:02}" for number in (1, 3, 6, 7, 9, 11)]
+    (site.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, question_rows(world))))
+    with serving(SimulatedServer(world)) as url:
+        monkeypatch.setenv("SIM_BASE_URL", url)
+        own = site.write("own", models=[{"name": name, "base_url": url} for name in names], trials=trials)
+        assert run(site, own).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        models = [{"name": name, "inspect": f"openai-api/sim/{name}", "config": {"temperature": 0.6}} for name in names]
+        ended = run(site, write(site, "small", "inspect", models=models, trials=trials))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert Found.of(site.directory("inspect")) == Found.of(site.directory("own"))
+    found = Found.of(site.directory("inspect"))
+    assert found == Found.of(site.directory("own"))
+    assert len(found.outcomes) > 6 * 30 * 4 and len(found.looks) > 1
 
 
 @pytest.mark.slow
@@ -592,6 +601,14 @@ def test_what_is_wrong_is_told_with_what_to_do(
     ended = CliRunner().invoke(app, ["run", *words, "--display", "plain"])
     assert ended.exit_code == ExitCode.CONFIGURATION, ended.output
     assert told in ended.output
+
+
+def test_a_host_of_data_that_does_not_answer_is_named_at_once(site: Site) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        told = run(site, write(site, "fetched", benchmark={"args": {"port": deaf.getsockname()[1]}}))
+    assert told.exit_code == ExitCode.CONFIGURATION
+    assert "tasks.py@fetched cannot be loaded: RuntimeError: 0.0.0.0 cannot be reached: " in told.output, told.output
 
 
 def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
