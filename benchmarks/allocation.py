@@ -48,18 +48,18 @@ EXPLAINED = """\
 Cost is the share of the trials of the fixed design (every model, every question, N = 80; for gpqa and
 livecodebench 10). "Misordered" is the share of runs in which a neighbour was called in the wrong order, "tie parted"
 that of runs in which exactly equal neighbours were told apart; "any wrong" has one or the other. "Any looks" is the
-boundary c t^(-1/4), which was the default rule `sequential`, and decides today where nobody knows how looks will lie,
-as in batches. gpqa and livecodebench are drawn without replacement from the few trials that were recorded, so that
-their scores end near the truth and their intervals cover more than 95%. Two exact ties are two copies of one model, or
-two models with equal scores (profiles that are unequal, or crossed)."""
+boundary c t^(-1/4) with four trials before the first look: the default rule `sequential` of old, which decides today
+where nobody knows how looks will lie, as in batches. gpqa and livecodebench are drawn without replacement from the few
+trials that were recorded, so that their scores end near the truth and their intervals cover more than 95%. Two exact
+ties are two copies of one model, or two models with equal scores (profiles that are unequal, or crossed)."""
 
 
 def setups(scenario: Scenario) -> dict[str, dict[str, Any]]:
     """What is played on a set, beside the default."""
-    start = 4 / scenario.cap
+    start, four = scenario.start, 4 / scenario.cap
     two: dict[str, dict[str, Any]] = {
         "default": {"rule": Optimal(start=start)},
-        ANY_LOOKS: {"rule": Sequential(start=start)},
+        ANY_LOOKS: {"rule": Sequential(start=four), "trials": Trials(4, scenario.cap)},
     }
     if scenario.name not in ("aime2024", "coins"):
         return two

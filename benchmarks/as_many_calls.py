@@ -72,7 +72,7 @@ def fixed(job: tuple[Scenario, int]) -> OneLook:
 
 def find(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Found:
     """The smallest number that calls as many in the mean over the draws."""
-    adaptive = replay_stacked(scenario, "default", runs, rule=Optimal(start=4 / scenario.cap))
+    adaptive = replay_stacked(scenario, "default", runs, rule=Optimal(start=scenario.start))
     done = list(pool.map(fixed, [(scenario, seed) for seed in range(runs // FIXED_DRAWS)]))
     number = smallest_fixed(np.mean([each.called for each in done], axis=0), float(adaptive.called.mean()))
     at = scenario.cap if number is None else ceil(number)

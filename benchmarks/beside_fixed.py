@@ -18,7 +18,6 @@ from scenarios import Scenario, recorded, simulated
 from tables import Check, add_data, arguments, conclude, markdown
 
 from adaptive_eval.core import Controller
-from adaptive_eval.core.settings import Trials
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.study.beside_fixed import beside_fixed
@@ -51,7 +50,7 @@ class OneRun(NamedTuple):
 def run(scenario: Scenario, seed: int) -> OneRun:
     """With the outcomes of this seed."""
     models, questions, _ = scenario.world.p.shape
-    controller = Controller(scenario.plan(trials=Trials(4, scenario.cap)), keep_looks=False)
+    controller = Controller(scenario.plan(trials=scenario.trials), keep_looks=False)
     drive_rounds(controller, scenario.tape(seed))
     look = controller.latest_look()
     assert look is not None
@@ -98,7 +97,7 @@ def main() -> None:
     rows, shares, checks = [], [], []
     for scenario in sets[:1] if options.quick else sets:
         runs = [run(scenario, seed) for seed in range(TRUE_RUNS)]
-        true, plan = truth(scenario, runs), scenario.plan(trials=Trials(4, scenario.cap))
+        true, plan = truth(scenario, runs), scenario.plan(trials=scenario.trials)
         made = (beside_fixed(plan, one.counts, CONFIDENCE, seed) for seed, one in enumerate(runs[:reports]))
         told = [one for one in made if one is not None]
         rows.append(row(scenario.name, true, told))

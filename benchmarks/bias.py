@@ -30,7 +30,7 @@ from scenarios import Scenario, recorded, simulated
 from stacked import play_stacked
 from tables import Check, add_data, arguments, conclude, markdown
 
-from adaptive_eval.core import Best, Trials
+from adaptive_eval.core import Best
 from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.objectives import Baseline, Objective, Ranking
@@ -68,7 +68,7 @@ class Errors(NamedTuple):
 def errors(scenario: Scenario, asked_for: str, runs: int) -> Errors:
     """Those of so many whole runs."""
     objective, policy = ASKED[asked_for]
-    plan = scenario.plan(trials=Trials(4, scenario.cap), objective=objective, policy=policy)
+    plan = scenario.plan(trials=scenario.trials, objective=objective, policy=policy)
     rows, horizon = [], np.array(scenario.cap)
     for end, opened in play_stacked(scenario, plan, runs):
         known, at_first = (

@@ -9,7 +9,7 @@ it: that variances must be estimated, that nobody knows the gaps, that rounds ha
 which stands between two pairs cannot stop for one of them, that trials go where the order of the moment says. So it is
 no cost that could be had. Nor is it a strict bound: a pair that is called when another one ended could wait for less,
 and calls are not priced by whose trials are shared. Recorded trials of LiveCodeBench are drawn without replacement, 10
-a question, of which the first look takes 4: there neither can be cheap, and the ratio says little.
+a question, of which the first look takes 3: there neither can be cheap, and the ratio says little.
 
     python benchmarks/optimal_cost.py [--quick] [--runs 200] [--json PATH] [--markdown PATH]
 """
@@ -99,7 +99,7 @@ def best_stopping(drifts: FloatArray, start: float, called: float) -> Stopped:
 
 def row_of(scenario: Scenario, runs: int) -> tuple[tuple[Any, ...], float]:
     """A row, and the cost of the controller over that of the best stopping."""
-    start = 4 / scenario.cap
+    start = scenario.start
     found = replay_stacked(scenario, "default", runs, rule=Optimal(start=start))
     cost, called = found.cost, float(found.called.mean())
     pairs = pairs_of_neighbours(scenario)

@@ -36,6 +36,16 @@ class Scenario:
     costs: tuple[Cost, ...] | None = None
     """What a trial of each model costs; None: all the same."""
 
+    @property
+    def trials(self) -> Trials:
+        """Trials a question, by default."""
+        return Trials(TrialsConfig(max=self.cap).min, self.cap)
+
+    @property
+    def start(self) -> float:
+        """Where the first look lies, as a share of all trials."""
+        return self.trials.min / self.cap
+
     def tape(self, seed: int) -> Tape:
         rng = np.random.default_rng(seed)
         if self.counts is None:
@@ -70,11 +80,10 @@ def paced(scenario: Scenario, favour: Favour, *, batched: bool = False) -> dict[
 
 def at_pace(scenario: Scenario, pace: Pace) -> dict[str, Any]:
     """The choices of the default plan at a pace."""
-    trials = Trials(TrialsConfig().min, scenario.cap)
     return {
         "pace": pace,
-        "trials": trials,
-        "rule": Optimal(start=pace.first_round(trials.min, trials.max) / scenario.cap),
+        "trials": scenario.trials,
+        "rule": Optimal(start=pace.first_round(scenario.trials.min, scenario.cap) / scenario.cap),
     }
 
 

@@ -10,7 +10,6 @@ from scenarios import Scenario
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.evidence import estimate
-from adaptive_eval.core.settings import Trials
 from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, StackMember, SummedTapes
 from adaptive_eval.core.types import Verdict
 from scorio.moments import IntArray
@@ -62,7 +61,7 @@ class Ended:
 
 def replay_stacked(scenario: Scenario, setup: str, runs: int, **choices: Any) -> Ended:
     """Seeded replays of the scenario with the plan's defaults but for the choices."""
-    plan = scenario.plan(**{"trials": Trials(4, scenario.cap), **choices})
+    plan = scenario.plan(**{"trials": scenario.trials, **choices})
     return _judged(scenario, setup, plan, [one.end for one in play_stacked(scenario, plan, runs)])
 
 

@@ -4,17 +4,19 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
     Discriminator,
     Field,
+    ModelWrapValidatorHandler,
     Tag,
     ValidationInfo,
     WithJsonSchema,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
@@ -232,11 +234,19 @@ MOST_TRIALS = 1_000_000_000
 """Of a question: more than anybody asks, and no more than numbers of the decisions can hold for all questions."""
 
 
+LEAST_TRIALS = 4
+
+
+def least_trials(most: int) -> int:
+    """Trials a question before the first look by default, by the most there may be (benchmarks/allocation.md)."""
+    return min(LEAST_TRIALS, -(-3 * most // 10))
+
+
 class TrialsConfig(Section):
     """How many trials a question gets from a model, which come next, and with which seeds."""
 
-    min: Count = Field(4, ge=1)
-    """Trials a question before the first look."""
+    min: Count = Field(LEAST_TRIALS, ge=1)
+    """Trials a question before the first look; default: 4, or three tenths of `max` where that is less."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
     """Trials a question at most (on average over the questions): the horizon."""
     draw: Count | None = Field(None, ge=LEAST_DRAWN)
@@ -261,6 +271,17 @@ class TrialsConfig(Section):
     def options(self) -> dict[str, Any]:
         """The options of the policy that stand in the file."""
         return _given_options(self.policy)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _least_by_most(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Give `min` its default, which goes by `max`, and let it count as not given."""
+        most = given.get("max") if isinstance(given, dict) and "min" not in given else None
+        if not isinstance(most, int) or most < 1:
+            return validate(given)
+        trials = validate({**given, "min": least_trials(most)})
+        trials.model_fields_set.discard("min")
+        return trials
 
     @field_validator("max")
     @classmethod

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,7 +24,7 @@ from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.old_names import OLD_PLUG_INS, in_new_names
 from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
-from adaptive_eval.config.pace import Favour, choose_favour
+from adaptive_eval.config.pace import choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
@@ -300,21 +300,26 @@ def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
     if config.trials.favour != "auto":
         return config, None
     choice = choose_favour(config.asked, config.trials)
-    return _config_at_pace(config, choice.favour), choice.why
+    return _with_trials(config, {"favour": choice.favour}), choice.why
 
 
-def keep_pace(config: RunConfig, stored: RunConfig) -> RunConfig:
-    """Keep the pace of a stored run where `trials.favour: auto` leaves it open."""
-    return config if config.trials.favour != "auto" else _config_at_pace(config, stored.trials.favour)
+def begin_as(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
+    """Begin as a stored run did where the configuration leaves it open: with as many trials, and `at_any_pace` at its
+    pace."""
+    began, kept = stored.trials, dict[str, object]()
+    if at_any_pace:
+        kept["favour"] = began.favour
+    if "min" not in config.trials.model_fields_set and began.min <= config.trials.max:
+        kept["min"] = began.min
+    return _with_trials(config, kept)
 
 
-def _config_at_pace(config: RunConfig, favour: Favour | Literal["auto"]) -> RunConfig:
-    return config.model_copy(update={"trials": config.trials.model_copy(update={"favour": favour})})
+def _with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:
+    return config.model_copy(update={"trials": config.trials.model_copy(update=changed)})
 
 
-def at_pace(prepared: PreparedRun, favour: Favour) -> PreparedRun:
-    """The run at another pace."""
-    config = _config_at_pace(prepared.config, favour)
+def decided_by(prepared: PreparedRun, config: RunConfig) -> PreparedRun:
+    """The run with other decisions; its questions and prompts are the same."""
     plan = plan_of(config, prepared.questions, prepared.plan.bench.worst_cost)
     return replace(prepared, config=config, plan=plan, header=run_header(config, prepared.questions))
 

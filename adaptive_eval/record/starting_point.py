@@ -12,7 +12,8 @@ from adaptive_eval.config.other_answers import with_others
 from adaptive_eval.config.planning import EarlierHorizon, plan_of
 from adaptive_eval.config.prepare import (
     PreparedRun,
-    at_pace,
+    begin_as,
+    decided_by,
     others_in,
     setup_of,
     stored_config,
@@ -79,7 +80,7 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     runs cannot be had.
     """
     with RunReader.if_begun(directory) as reader:
-        prepared = prepared if reader is None else _keep_pace(prepared, reader)
+        prepared = prepared if reader is None else _begin_as_before(prepared, reader)
         lacks_opponent = prepared.config.opponent is not None
         if lacks_opponent and reader is not None and events_of_kind(reader.events(), OpponentAnswered):
             complete = with_others(prepared.questions, others_in(reader.header()))
@@ -109,15 +110,16 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept=kept)
 
 
-def _keep_pace(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
-    """Keep the pace that the run began with if it chooses its pace by itself."""
-    if prepared.why_favoured is None:
+def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
+    """Keep how the run began, where the configuration leaves it open."""
+    stored, chosen = stored_config(reader.header()), prepared.why_favoured is not None
+    if stored.trials.favour == "auto":  # of trials that were imported a look was taken by no pace
+        stored = stored.model_copy(update={"trials": stored.trials.model_copy(update={"favour": "answers"})})
+    config = begin_as(prepared.config, stored, at_any_pace=chosen)
+    if config.trials == prepared.config.trials:
         return prepared
-    began = stored_config(reader.header()).trials.favour
-    began = "answers" if began == "auto" else began  # of trials that were imported a look was taken by no pace
-    if began == prepared.config.trials.favour:
-        return prepared
-    return replace(at_pace(prepared, began), why_favoured="the run began with it")
+    why = prepared.why_favoured if config.trials.favour == prepared.config.trials.favour else "the run began with it"
+    return replace(decided_by(prepared, config), why_favoured=why)
 
 
 class _StoredBeginning(NamedTuple):

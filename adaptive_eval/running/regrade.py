@@ -16,7 +16,7 @@ from adaptive_eval.config.other_answers import questions_of, with_others
 from adaptive_eval.config.planning import budget_of, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
-    keep_pace,
+    begin_as,
     others_in,
     prepare,
     roster_of,
@@ -95,7 +95,9 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
                 stored_questions(stored),
             )
         else:
-            settings = config = keep_pace(with_opponent_apart(config), stored_config(stored))
+            as_stored = stored_config(stored)
+            config = begin_as(with_opponent_apart(config), as_stored, at_any_pace=config.trials.favour == "auto")
+            settings = config
             questions = questions_of(config)
             if config.opponent is not None:
                 questions = with_others(questions, others_in(stored))

@@ -67,6 +67,7 @@ class TestDefaults:
         )
         assert (config.stopping.confidence, config.stopping.delta) == (0.95, 0.0)
         assert (config.trials.min, config.trials.max) == (4, 80)
+        assert [load(BASE, f"trials.max={most}").trials.min for most in (13, 10, 5, 1)] == [4, 3, 2, 1]
         assert config.rubric.name == "binary"
         assert config.grader == Math()
         assert [model.model for model in config.models] == ["a", "b"]

@@ -201,7 +201,8 @@ def test_it_is_replayed(site: Site, whole: Whole, tmp_path: Path) -> None:
     rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
     config = site.write(rubric=rubric)
     assert imported(whole.log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
-    words = ["replay", str(site.directory()), "--set", "trials.max=4", "--output", str(tmp_path / "replayed")]
+    only_four = ["--set", "trials.min=4", "--set", "trials.max=4"]
+    words = ["replay", str(site.directory()), *only_four, "--output", str(tmp_path / "replayed")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code in FINISHED, done.output
     results = json.loads((tmp_path / "replayed" / "results.json").read_text())

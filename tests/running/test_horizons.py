@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 from live_runs import Site
 
+from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
@@ -60,6 +61,18 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
     assert "trials.min was 2 when the run took its first look, and cannot become 3 after it" in refused.stderr
     with closing(RunReader.open(site.directory())) as reader:
         assert len(reader.configurations()) == 1
+
+
+def test_where_the_first_look_lay_is_kept_when_the_horizon_that_gave_it_is_raised(site: Site) -> None:
+    """By default it lies at three tenths of `trials.max`, and at most at 4."""
+    for most in (6, 20):
+        ended = site.run(site.write(trials={"max": most}))
+        assert ended.exit_code in FINISHED, ended.stderr
+        with closing(RunReader.open(site.directory())) as reader:
+            assert stored_config(reader.header()).trials.min == 2
+    refused = site.run(site.write(trials={"max": 20, "min": 4}))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "trials.min was 2 when the run took its first look, and cannot become 4 after it" in refused.stderr
 
 
 def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:

@@ -35,7 +35,9 @@ def test_short_forms_are_known() -> None:
 
 def test_every_problem_is_listed_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text("trials: {max: 2}\nobjective: {kind: baseline, baseline: d}\nstoping: {delta: 0}\nmodels: 7\n")
+    path.write_text(
+        "trials: {min: 4, max: 2}\nobjective: {kind: baseline, baseline: d}\nstoping: {delta: 0}\nmodels: 7\n"
+    )
     with pytest.raises(ConfigError) as caught:
         load_decisions(path, ["budget.trials=no"], NAMES)
     lines = str(caught.value).splitlines()
