@@ -88,16 +88,11 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
     store = Store.attach(directory)
     try:
         stored = store.reader.header()
+        as_stored = stored_config(stored)
         if config is None:
-            header, settings, questions = (
-                None,
-                _config_without_code(stored_config(stored), directory),
-                stored_questions(stored),
-            )
+            header, config, questions = None, _config_without_code(as_stored, directory), stored_questions(stored)
         else:
-            as_stored = stored_config(stored)
             config = begin_as(with_opponent_apart(config), as_stored, at_any_pace=config.trials.favour == "auto")
-            settings = config
             questions = questions_of(config)
             if config.opponent is not None:
                 questions = with_others(questions, others_in(stored))
@@ -108,7 +103,7 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
                 _require_no_recorded(store)
                 _require_no_prior(store)
             _require_texts(store)
-        return await _regrade(store, settings, questions, header, beyond_caps)
+        return await _regrade(store, config, questions, header, beyond_caps)
     finally:
         store.close()
 
@@ -116,24 +111,60 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
 async def _regrade(
     store: Store, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None, beyond_caps: bool
 ) -> Regraded:
-    before: list[int | None] = []
-    used: list[Cost | None] = []
-    by_id = {question.id: question for question in questions}
-
-    def note(records: Iterator[TrialRecord]) -> Iterator[TrialRecord]:
-        for record in records:
-            before.append(record.category)
-            used.append(spent_in(record.signals))
-            by_inspect = isinstance(grader_of(config.grader, by_id[record.question]), InspectScores)
-            yield _as_scored(record) if by_inspect else record
-
-    there = store.reader.trials("ungraded" if header is None else "all")
-    records = note(record for record in there if header is not None or not record.awaits_thresholds)
     if header is None:
         rubric, thresholds = kept_rubric(config.rubric, store.reader.events()), None
     else:
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
+    before = _Before()
+    records = before.noted(_to_grade(store, config, questions, only_ungraded=header is None))
+    regrades, ledger = await _grade_all(store, config, questions, rubric, records, beyond_caps)
+    _require_some_grade(regrades)
+    if header is not None and rubric.lacks:
+        thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
+    done = _count(before.categories, regrades)
+    if not regrades and header is None:
+        return done
+    events: list[Event] = [] if thresholds is None else [thresholds]
+    events += [] if ledger is None else [ledger.taken_back()]
+    events += sum_by_model(filter(None, map(in_vain, regrades, before.used)))
+    return _write(store, done, regrades, events, header)
+
+
+class _Before:
+    """Categories of the answers before they are graded anew, and what their verdicts used."""
+
+    def __init__(self) -> None:
+        self.categories: list[int | None] = []
+        self.used: list[Cost | None] = []
+
+    def noted(self, records: Iterable[TrialRecord]) -> Iterator[TrialRecord]:
+        """The records, noted as they are taken."""
+        for record in records:
+            self.categories.append(record.category)
+            self.used.append(spent_in(record.signals))
+            yield record
+
+
+def _to_grade(
+    store: Store, config: RunConfig, questions: tuple[Question, ...], *, only_ungraded: bool
+) -> Iterator[TrialRecord]:
+    """The stored answers that are graded anew."""
+    by_inspect = {one.id for one in questions if isinstance(grader_of(config.grader, one), InspectScores)}
+    for record in store.reader.trials("ungraded" if only_ungraded else "all"):
+        if not (only_ungraded and record.awaits_thresholds):
+            yield _as_scored(record) if record.question in by_inspect else record
+
+
+async def _grade_all(
+    store: Store,
+    config: RunConfig,
+    questions: tuple[Question, ...],
+    rubric: Rubric,
+    records: Iterator[TrialRecord],
+    beyond_caps: bool,
+) -> tuple[list[Regrade], VerdictLedger | None]:
+    """Grade answers, and keep an account of what is asked for it, where anything is."""
     verdict = worst_verdict(config, questions)
     pool = open_graders(config, rubric, verdict)
     capped = verdict != NO_COST and budget_of(config.budget).bought
@@ -142,11 +173,11 @@ async def _regrade(
     again: Callable[[TrialRecord], Again | None] = (lambda one: None) if judged is None else judged.again
     own_vote = None if beyond_caps else vote
     ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
+    by_id, regrades = {question.id: question for question in questions}, list[Regrade]()
     try:
         if judged is not None:
             judged.require_room(store.reader.trial_count())
         await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
-        regrades = []
         while some := list(islice(records, AT_A_TIME)):
             if ledger is not None:
                 ledger.ask(len(some))
@@ -156,28 +187,24 @@ async def _regrade(
                 _require_some_grade(regrades)
     finally:
         await pool.close()
-    _require_some_grade(regrades)
-    if header is not None and rubric.lacks:
-        thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
-    done = _count(before, regrades)
-    if regrades or header is not None:
-        standing = StoredRun(store.reader)
-        done = done._replace(before=standing.results_anew(running=False))
-        anew = done.changed > 0 or (header is not None and header.meaning != store.reader.header().meaning)
-        opening = judged_cells(standing) if anew else []
-        last = store.reader.newest_trial_id if opening else None
-        number = done.answers
-        events: list[Event] = [
-            TrialsRegraded(number, answers=number, changed=done.changed, failed=done.failed, opening=last)
-        ]
-        events += [] if thresholds is None else [thresholds]
-        events += [] if ledger is None else [ledger.taken_back()]
-        events += sum_by_model(filter(None, map(in_vain, regrades, used)))
-        store.regrade(regrades, events, header, opening)
-        done = done._replace(after=StoredRun(store.reader).results_anew(running=False))
-        if done.after is not None:
-            write_results(store.directory, done.after)
-    return done
+    return regrades, ledger
+
+
+def _write(
+    store: Store, done: Regraded, regrades: list[Regrade], events: list[Event], header: RunHeader | None
+) -> Regraded:
+    """Store grades, the events that go with them, and the results that follow."""
+    standing = StoredRun(store.reader)
+    anew = done.changed > 0 or (header is not None and header.meaning != store.reader.header().meaning)
+    opening = judged_cells(standing) if anew else []
+    last = store.reader.newest_trial_id if opening else None
+    told = TrialsRegraded(done.answers, answers=done.answers, changed=done.changed, failed=done.failed, opening=last)
+    before = standing.results_anew(running=False)
+    store.regrade(regrades, [told, *events], header, opening)
+    after = StoredRun(store.reader).results_anew(running=False)
+    if after is not None:
+        write_results(store.directory, after)
+    return done._replace(before=before, after=after)
 
 
 def _as_scored(record: TrialRecord) -> TrialRecord:
