@@ -161,6 +161,9 @@ SLOWEST = 60.0
 MISSES = 5
 """Readings that may fail in a row before a window is no longer held to what they said: a server may be slow to tell
 just because it has too much to do."""
+COUNTED = 3 / 4
+"""Share of the requests in flight that a server counts once if it counts them all: some of them may hang, or be on
+their way. One of several behind an address counts half of them or fewer."""
 NOTHINGS = 20
 """Readings of nothing at all, before the first of something, that a server may give: it has not yet got what was sent,
 or has already done it. If it goes on it does not count."""
@@ -202,8 +205,8 @@ class _Server:
         self._clock = clock
         self._steering = Steering()
         self._known = False
-        self._counts_all = False
-        """It has counted as many requests as are in flight here: what it does not count it does not have."""
+        self._counts = False
+        """It has counted most requests that were in flight here: what it does not count it does not have."""
         self._opening = True
         """Windows are far from what they could be, as far as is known."""
         self._nothings = 0
@@ -253,9 +256,9 @@ class _Server:
     def _note_idle(self, load: ServerLoad) -> None:
         """Keep since when the server says that it has nothing to do, for whoever waits for it (`overdue`)."""
         in_flight = sum(window.replica.in_flight for window in self.windows)
-        self._counts_all |= 0 < in_flight <= load.inside
+        self._counts |= 0.0 < COUNTED * in_flight <= load.inside
         for replica in (window.replica for window in self.windows):
-            if load.inside or not self._counts_all:
+            if load.inside or not self._counts:
                 replica.idle_since = inf
             else:
                 replica.idle_until = self._clock()

@@ -13,9 +13,10 @@ have come nothing is known, and a stream that has begun may be silent for `QUIET
 as long as a request waits, so that the first requests profit from what the others show meanwhile, and a server that
 turns out to be slower is given more time.
 
-A server that tells its load (`load`), has counted all requests before, and says for `IDLE_SECONDS` that it has nothing
-to do has lost what it was sent before, whatever its length. Where nothing separates a request that hangs from a long
-one, it is told once: requests that have waited for `FAR_SECONDS`, and `FAR` times as long as any answer so far took.
+A server that tells its load (`load`), has counted most requests before, and says for `IDLE_SECONDS` that it has nothing
+to do, while no answer of it comes, has lost what it was sent before, whatever its length. Where nothing separates a
+request that hangs from a long one, it is told once: requests that have waited for `FAR_SECONDS`, and `FAR` times as
+long as any answer so far took.
 
 Where a model has no other replica that could take a request, the time does not count in which its own gave no sign of
 life at all, neither to others nor to the health check: to ask a server that stands still once more helps nobody.
@@ -45,7 +46,7 @@ MANY = 100
 KEPT = 256
 """Answers of which lengths and speeds are kept."""
 QUIET_SECONDS = 120.0
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 3.0
 """An answer may be on its way from a server that has nothing to do."""
 FAR_SECONDS, FAR = 60.0, 8.0
 LOOK_EVERY = 0.5
@@ -254,7 +255,8 @@ class OverdueWatch:
     ) -> str | None:
         """Why an attempt will not come to its end; None where it may."""
         patience = 2.0**pulse.cuts
-        if (idle := replica.idle_until - max(replica.idle_since, pulse.heard_at)) >= IDLE_SECONDS * patience:
+        idle = replica.idle_until - max(replica.idle_since, replica.answered_at, pulse.heard_at)
+        if idle >= IDLE_SECONDS * patience:
             return f"its server has said for {idle:.3g} s that it has nothing to do"
         if pulse.first_at is None:
             limit = patience * (limits.first if pulse.streamed else limits.whole)
