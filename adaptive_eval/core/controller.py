@@ -542,7 +542,7 @@ class Controller:
         if not whole:
             flight.open_in_parts()
             flight.widen()
-        self._opening = Opening(flight.batches(), horizon.pace, horizon.trials.max)
+        self._opening = Opening(flight.batches(), horizon.trials.max)
         for _ in range(horizon.pace.lookahead if there is None else 0):
             further = self.plan.another_round(flight.issued)
             if int(flight.issued[:, -1].max()) == horizon.trials.max or not flight.account.fits(further.sum(axis=1)):

@@ -11,16 +11,14 @@ import numpy as np
 
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray, on_clock
 from adaptive_eval.core.rounds import Batch
-from adaptive_eval.core.settings import Pace
 
 
 class Opening:
     """The first round, while it is in flight."""
 
-    def __init__(self, batches: Sequence[Batch], pace: Pace, most: int) -> None:
+    def __init__(self, batches: Sequence[Batch], most: int) -> None:
         """`most` is the horizon, in trials a question."""
         self._batches = tuple(batches)
-        self._pace = pace
         self._most = most
         self._clocks_set: set[int] = set()
         """Models whose first round has come."""

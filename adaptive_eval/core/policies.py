@@ -52,9 +52,9 @@ class Policy(Protocol):
         ...
 
 
-def weighs_questions(policy: Policy) -> TypeGuard[UnresolvedPairs | Weighted]:
+def weighs_questions(policy: Policy) -> TypeGuard[UnresolvedPairs]:
     """A policy that serves the models of open pairs alone, each by weights: runs side by side can be served at once."""
-    return isinstance(policy, UnresolvedPairs | Weighted)
+    return isinstance(policy, UnresolvedPairs)
 
 
 def asks_only_open(policy: Policy) -> bool:
@@ -95,7 +95,7 @@ class UnresolvedPairs:
     only_open: ClassVar[bool] = True
 
     def allocate(self, view: View) -> IntArray:
-        return spread_over_open(view, self.weights(view.trial_var))
+        return spread_over_open(view, self.weights(view.trial_var, view.question_weights))
 
     def weights(self, trial_var: FloatArray, g: FloatArray | None = None) -> FloatArray:
         """Relative trials of each question."""
@@ -111,10 +111,8 @@ UNRESOLVED_PAIRS = PolicyEntry(
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class Weighted(UnresolvedPairs):
     """Only the models of open pairs, questions weighted by how uncertain they are for the other models."""
-
-    only_open: ClassVar[bool] = True
 
     shrink: float = 0.25
     floor: float = 0.25
@@ -122,11 +120,7 @@ class Weighted:
     def __post_init__(self) -> None:
         _check_tempering(self.shrink, self.floor)
 
-    def allocate(self, view: View) -> IntArray:
-        return spread_over_open(view, self.weights(view.trial_var, view.question_weights))
-
     def weights(self, trial_var: FloatArray, g: FloatArray | None = None) -> FloatArray:
-        """Relative trials of each question."""
         return question_weights(trial_var, self.shrink, self.floor, g)
 
 
@@ -192,7 +186,7 @@ SOONEST = PolicyEntry(
 )
 
 
-BUILT_IN = (Uniform, UnresolvedPairs, Weighted, Leader)
+BUILT_IN = (Uniform, UnresolvedPairs, Leader)
 
 
 def question_weights(trial_var: FloatArray, shrink: float, floor: float, g: FloatArray | None = None) -> FloatArray:

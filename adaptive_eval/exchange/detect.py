@@ -72,8 +72,7 @@ def log_files(given: Sequence[str], scorer: str | None = None, graded_anew: bool
         named = bool(mark) and not Path(word).exists()
         path = Path(rest) if named else Path(word)
         found = _within(path) if path.is_dir() else [path]
-        folder = path if path.is_dir() else None
-        files += [LogFile(one, name if named else None, folder, scorer, graded_anew) for one in found]
+        files += [LogFile(one, name if named else None, scorer, graded_anew) for one in found]
     seen: set[Path] = set()
     for file in files:
         if (real := file.path.resolve()) in seen:

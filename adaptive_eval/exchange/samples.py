@@ -113,8 +113,6 @@ class LogFile:
     path: Path
     model: str | None = None
     """Name of its model; None: as the log says."""
-    folder: Path | None = None
-    """The folder that was given, where the file was found in one."""
     scorer: str | None = None
     """Which of a log's scores counts; None: there is one."""
     graded_anew: bool = False

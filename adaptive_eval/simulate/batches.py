@@ -87,7 +87,6 @@ class SimulatedBatch:
     fails: bool = False
     lines: list[dict[str, Any]] | None = None
     """The results, once it has ended."""
-    serial: int = 0
 
 
 class BatchApi:
@@ -152,7 +151,7 @@ class BatchApi:
             self._counts["refused"] += 1
             return _json(429, _error("too many batches", "rate_limit_error"), "Retry-After: 0.01\r\n")
         body = orjson.loads(raw)
-        batch = SimulatedBatch(f"batch_{serial}", kind, self._requests(kind, body), CHAT, self._now(), serial=serial)
+        batch = SimulatedBatch(f"batch_{serial}", kind, self._requests(kind, body), CHAT, self._now())
         batch.endpoint = str(body.get("endpoint", CHAT))
         batch.metadata = body.get("metadata") or {}
         batch.expires, batch.fails = self._habits.meets("expired", serial), self._habits.meets("failed", serial)

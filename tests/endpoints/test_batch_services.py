@@ -282,7 +282,7 @@ def test_states_and_results_of_openai_in_its_own_words() -> None:
         "metadata": {"adaptive_eval": "k"},
     }
     state = state_of(batch)
-    assert (state.stage, state.key, state.total, state.done) == (BatchStage.ENDED, "k", 100, 100)
+    assert (state.stage, state.key, state.total) == (BatchStage.ENDED, "k", 100)
     assert state.files == ("file-cvaTdG", "file-HOWS94") and state.created == 1711471533.0
     failed = state_of(
         {"id": "b", "status": "failed", "errors": {"data": [{"code": "token_limit_exceeded", "message": "full"}]}}

@@ -119,7 +119,6 @@ def _state(said: object) -> BatchState:
         stage=BatchStage.ENDED if word == "ended" else BatchStage.RUNNING,
         said=word,
         total=sum(each.values()) if each else None,
-        done=sum(each.values()) - each.get("processing", 0) if each else None,
         created=_seconds(batch.get("created_at")),
     )
 

@@ -94,14 +94,11 @@ def listed_in(page: object) -> Sequence[object]:
 def plain_state(batch: Mapping[str, object]) -> BatchState:
     """The state that a batch object gives in fields that OpenRouter has as well."""
     word, counts = word_of(batch.get("status")), batch.get("request_counts")
-    counts = counts if isinstance(counts, dict) else {}
-    done = [count_of(counts.get(name)) or 0 for name in ("completed", "failed")]
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
         stage=_STAGES.get(word, BatchStage.RUNNING),
         said=word,
-        total=count_of(counts.get("total")),
-        done=sum(done) if counts else None,
+        total=count_of(counts.get("total")) if isinstance(counts, dict) else None,
         created=time_of(batch.get("created_at")),
     )
 

@@ -107,7 +107,6 @@ class BatchState:
     """What its metadata says, where there is any."""
     total: int | None = None
     """Requests in it, where the service says so."""
-    done: int | None = None
     created: float | None = None
     """Seconds since 1970."""
     files: tuple[str, ...] = ()
