@@ -121,7 +121,7 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
             paths += save_figure(draw(view), folder, name, formats, MEND)
         if view.relabelled is not None:
-            paths += save_figure(rank_by_rubric(view.relabelled, view.models), folder, RUBRICS, formats, MEND)
+            paths += save_figure(rank_by_rubric(view.relabelled, models_in_order(view)), folder, RUBRICS, formats, MEND)
     return paths
 
 
@@ -164,7 +164,7 @@ def intervals(view: RunView) -> Figure:
         assert row.score is not None and row.lo is not None and row.hi is not None
         if row.tier % 2:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.05, linewidth=0)
-        drawn: Any = {"color": colour(view.models.index(row.name)), "linewidth": 1.6}
+        drawn: Any = {"color": colour(models_in_order(view).index(row.name)), "linewidth": 1.6}
         axes.plot([row.lo, row.hi], [place, place], **drawn)
         axes.plot(row.score, place, "o", markersize=4.5, **drawn)
     axes.set_yticks(range(len(rows)), [f"{plain_name(row.name)}  ·  tier {row.tier}" for row in rows])
@@ -204,7 +204,7 @@ def rank_trajectories(view: RunView) -> Figure:
     figure, axes = _figure(0.3 * len(view.models) + 1.4)
     trials = [sum(look.trials) for look in view.looks]
     for path in rank_paths(view):
-        at = view.models.index(path.model)
+        at = models_in_order(view).index(path.model)
         known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
         if known:
             xs, ys = zip(*known, strict=True)
@@ -298,6 +298,11 @@ def plain_name(name: str, longest: int = LONGEST_NAME) -> str:
 def alone(points: Sequence[object], marker: str = "o", size: float = 4.5) -> Any:
     """A marker where there is one point, as after the one look at an import: no line would be seen."""
     return {"marker": marker, "markersize": size} if len(points) == 1 else {}
+
+
+def models_in_order(view: RunView) -> list[str]:
+    """The models from best to worst: by their places there they have the same colours in all figures."""
+    return list(view.models) if view.results is None else [row.name for row in view.results.models]
 
 
 def colour(at: int) -> str:
