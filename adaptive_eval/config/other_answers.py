@@ -44,7 +44,7 @@ def _samples(
     # imported here: whoever reads a run, or begins one of another kind, starts no process for its questions
     from adaptive_eval.inspect.process import list_task
 
-    listed = list_task(task, config.folder, read_environment(config.folder)).rows
+    listed = list_task(task, config.folder, read_environment(config.folder))
     if not all(str(row["answer"]).strip() for row in listed):
         section = section.model_copy(update={"fields": section.fields.model_copy(update={"answer": None})})
     return section, [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_eval.errors import ConfigError, Unavailable
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
@@ -42,14 +42,6 @@ Place = tuple[str, int]
 """A benchmark and a model."""
 
 
-class ListedTask(NamedTuple):
-    """A task as it is known before anything is asked."""
-
-    rows: Sequence[Mapping[str, Any]]
-    """A question for each sample."""
-    scorers: Sequence[str]
-
-
 def require_inspect(task: str) -> None:
     """Raise `ConfigError` where a package is missing, and name it."""
     _require_package("benchmark.inspect: tasks of Inspect need")
@@ -66,22 +58,13 @@ def _require_package(who: str) -> None:
         raise ConfigError(f"{who} inspect-ai 0.3.285 or newer; pip install 'adaptive-eval[inspect]'")
 
 
-def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]) -> ListedTask:
-    """The samples of a task; raises `ConfigError` where it cannot be loaded."""
+def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+    """A question for each sample of a task; raises `ConfigError` where it cannot be loaded."""
     require_inspect(benchmark.inspect)
     setup = Setup(tasks={"": benchmark.model_dump(mode="json")}, models=[], log_dir="")
-    try:
-        done = subprocess.run(
-            _command(),
-            input=_line(setup),
-            capture_output=True,
-            cwd=folder,
-            env=_environment([benchmark.inspect], folder, environment),
-            timeout=LIST_SECONDS,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} did not load within {error.timeout:.0f} s") from None
+    done = _run(setup, folder, _environment([benchmark.inspect], folder, environment), LIST_SECONDS)
+    if done is None:
+        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} did not load within {LIST_SECONDS:.0f} s")
     told = _message(done.stdout)
     if "" not in told:
         why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
@@ -89,31 +72,41 @@ def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str
         near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
         hub = "; the Hugging Face hub cannot be reached" if _lacks_the_hub(benchmark.inspect, folder) else ""
         raise ConfigError(f"benchmark.inspect: {benchmark.inspect} cannot be loaded: {why}{hub}{near}")
-    listed = ListedTask(**told[""])
-    _require_scorer(benchmark, listed.scorers)
-    return listed
+    _require_scorer(benchmark, told[""]["scorers"])
+    rows: Sequence[Mapping[str, Any]] = told[""]["rows"]
+    return rows
 
 
 def read_last_messages(samples: Sequence[LoggedSample]) -> Sequence[Mapping[str, str]]:
     """The last message of each sample, or the `problem` with it; raises `ConfigError` where nothing can be read."""
     _require_package("to read the transcript here needs")
-    try:
-        done = subprocess.run(
-            _command(),
-            input=_line(LogReading(samples=list(samples))),
-            capture_output=True,
-            cwd="/",
-            env={**os.environ, "INSPECT_DISPLAY": "none"},
-            timeout=READ_SECONDS,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        raise ConfigError(f"Inspect's log could not be read within {READ_SECONDS:.0f} s") from None
+    reading = LogReading(samples=list(samples))
+    done = _run(reading, Path("/"), {**os.environ, "INSPECT_DISPLAY": "none"}, READ_SECONDS)
+    if done is None:
+        raise ConfigError(f"Inspect's log could not be read within {READ_SECONDS:.0f} s")
     told = _message(done.stdout)
     if "messages" not in told:
         raise ConfigError("Inspect's log could not be read: it is damaged, or too large")
     messages: list[Mapping[str, str]] = told["messages"]
     return messages
+
+
+def _run(
+    first: Setup | LogReading, folder: Path, environment: Mapping[str, str], seconds: float
+) -> subprocess.CompletedProcess[bytes] | None:
+    """A process that is sent one line, and has ended; None where it took longer."""
+    try:
+        return subprocess.run(
+            _command(),
+            input=_line(first),
+            capture_output=True,
+            cwd=folder,
+            env=environment,
+            timeout=seconds,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _require_scorer(benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from io import FileIO
@@ -36,7 +36,6 @@ from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN
 
 Place = tuple[str, int]
 """A benchmark and a model."""
-Say = Callable[[Mapping[str, Any]], None]
 LONGEST = 1_000_000
 """Characters of an answer that are passed on; the log has all of it."""
 REQUEST_LIMIT = 2**20
@@ -139,8 +138,8 @@ def _plain(value: Any) -> Any:
 class RequestedSamples(SampleSource):
     """The samples of one model: each exists because the run has asked for it."""
 
-    def __init__(self, place: Place, model: Model, samples: Mapping[str, Sample], say: Say) -> None:
-        self._place, self._model, self._samples, self._say = place, str(model), samples, say
+    def __init__(self, place: Place, model: Model, samples: Mapping[str, Sample]) -> None:
+        self._place, self._model, self._samples = place, str(model), samples
         self._waiting: list[Sample] = []
         self._idle: asyncio.Future[None] | None = None
         self._context: Context | None = None
@@ -192,7 +191,7 @@ class RequestedSamples(SampleSource):
     def tell(self, **told: Any) -> None:
         """Send a line about this model in this benchmark."""
         benchmark, model = self._place
-        self._say({"benchmark": benchmark, "model": model, **told})
+        say({"benchmark": benchmark, "model": model, **told})
 
     def _wake(self) -> None:
         if self._idle is not None:
@@ -292,7 +291,7 @@ def _prepared_task(benchmark: str, task: Mapping[str, Any] | None, number: int, 
     loaded = Task(name=benchmark, solver=generate()) if task is None else load_task(task)
     config = GenerateConfig(**{"max_connections": model["slots"], **model["config"]})
     asked = get_model(model["inspect"], config=config, memoize=False, **model["args"])
-    source = SOURCES[benchmark, number] = RequestedSamples((benchmark, number), asked, samples_by_id(loaded), say)
+    source = SOURCES[benchmark, number] = RequestedSamples((benchmark, number), asked, samples_by_id(loaded))
     other: dict[str, Any] = {} if model["token_limit"] is None else {"token_limit": model["token_limit"]}
     for key in ("message_limit", "time_limit"):
         other |= {} if task is None or task[key] is None else {key: task[key]}
