@@ -68,10 +68,9 @@ class Seen(NamedTuple):
 
 
 class Counted:
-    """All messages."""
+    """All messages, each with an answer."""
 
-    orders = 0
-    news = 0
+    messages = 0
 
 
 class SimulatedSite:
@@ -86,11 +85,6 @@ class SimulatedSite:
         """Serve the model at once."""
         return SiteBegun()
 
-    async def order(self, head: str, order: SiteOrder) -> None:
-        """Take requests."""
-        Counted.orders += 1
-        asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._answer, order)
-
     def _answer(self, order: SiteOrder) -> None:
         for request in order.requests:
             answers = tuple(
@@ -102,18 +96,21 @@ class SimulatedSite:
             self._replies.append(SiteReply(request.number, answers))
         self._something.set()
 
-    async def news(self, head: str) -> SiteNews:
-        """What there is to tell, and something at every beat."""
+    async def news(self, head: str, order: SiteOrder) -> SiteNews:
+        """Take requests; then what there is to tell, and something at every beat, or when more is asked for."""
+        if order.requests:
+            asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._answer, order)
+        self._something.set()
+        something = self._something = asyncio.Event()
+        if self._replies:
+            something.set()
         try:
             async with asyncio.timeout(self._beat):
-                await self._something.wait()
+                await something.wait()
         except TimeoutError:
             pass
-        self._something.clear()
-        Counted.news += 1
+        Counted.messages += 1
         replies, self._replies = tuple(self._replies[: self._batch]), self._replies[self._batch :]
-        if self._replies:
-            self._something.set()
         return SiteNews(replies, stats=STATS)
 
     async def end(self, at_once: bool) -> None:
@@ -185,9 +182,9 @@ async def beats(sites: int) -> float:
         for _ in range(sites)
     ]
     await asyncio.sleep(BEAT_SECONDS)
-    heard, cpu = Counted.news, time.process_time()
+    heard, cpu = Counted.messages, time.process_time()
     await asyncio.sleep(BEATS * BEAT_SECONDS)
-    each = (time.process_time() - cpu) / (Counted.news - heard) * 1e3
+    each = (time.process_time() - cpu) / (Counted.messages - heard) * 1e3
     for link in links:
         await link.close()
     return each
@@ -204,7 +201,7 @@ def seen(sites: int, trials: int) -> Seen:
         )
         cpu, done = time.process_time() - begun, watcher.take().trials
         assert cluster.placed == sites, f"{cluster.placed} sites were placed, not {sites}"
-    messages = (Counted.orders + Counted.news) / done
+    messages = Counted.messages / done
     peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024  # type: ignore[index]
     return Seen(sites, done, cpu / done * 1e3, messages, peak, asyncio.run(beats(sites)))
 

@@ -1,4 +1,4 @@
-"""What sites on a Ray cluster cost: the head's CPU of a trial, by how many answers travel together, and that of all.
+"""What sites on a Ray cluster cost: the head's CPU of a trial, and that of all.
 
     python benchmarks/ray_sites.py [--quick] [--turns N] [--trials N] [--json PATH] [--markdown PATH]
 
@@ -29,9 +29,8 @@ from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration
 from adaptive_eval.store import RunReader, ServerLaunched, events_of_kind
 
 IN_FLIGHT = 256
-BATCHES = (1, 32, 256)
 MOST_TIMES = 1.0
-"""Goal: the head's CPU of a trial at batches of 32, beside a run that asks and grades by itself."""
+"""Goal: the head's CPU of a trial, beside a run that asks and grades by itself."""
 LEAST_SHARE = 0.9
 """Goal: trials a second of CPU of all processes, beside the same."""
 
@@ -53,13 +52,11 @@ class Setting(NamedTuple):
 
     sites: int
     """Of each model; 0: servers on this machine, without Ray."""
-    batch: int = 256
 
     @property
     def words(self) -> str:
         """As a row of the table."""
-        where = "without Ray" if not self.sites else f"{self.sites} site{'s' * (self.sites > 1)} a model"
-        return where if not self.sites else f"{where}, batches of {self.batch}"
+        return f"{self.sites} site{'s' * (self.sites > 1)} a model" if self.sites else "without Ray"
 
 
 @contextmanager
@@ -137,8 +134,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=24_000, help="of each run")
     options = parser.parse_args()
     turns, trials = (1, 3600) if options.quick else (options.turns, options.trials)
-    settings = [Setting(0), *(Setting(1, batch) for batch in BATCHES)]
-    settings += [] if options.quick else [Setting(2), Setting(3)]
+    settings = [Setting(sites) for sites in ((0, 1) if options.quick else (0, 1, 2, 3))]
     found: dict[Setting, list[Used]] = {setting: [] for setting in settings}
     family = FamilyCpu()
     with family.watched(), cluster(3) as address:
@@ -151,10 +147,10 @@ def main() -> None:
         pairs = zip(found[Setting(0)], found[setting], strict=True)
         return float(statistics.median(getattr(sites, part) / getattr(alone, part) for alone, sites in pairs))
 
-    times = beside(Setting(1, 32), "head")
-    name = "the head's CPU of a trial at batches of 32, times a run without Ray"
+    times = beside(Setting(1), "head")
+    name = "the head's CPU of a trial, times a run without Ray"
     checks = [Check(name, round(times, 2), f"<= {MOST_TIMES}", times <= MOST_TIMES)]
-    for setting in (one for one in settings if one.sites and one.batch == Setting(1).batch):
+    for setting in settings[1:]:
         share = 1.0 / beside(setting, "all")
         name = f"trials a second of CPU of all processes, over a run without Ray: {setting.words}"
         checks.append(Check(name, round(share, 2), f">= {LEAST_SHARE}", share >= LEAST_SHARE))

@@ -38,19 +38,19 @@ class NearSite:
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         return _sent(await self._worker.begin(*_sent((setup, site_secrets, material))))
 
-    async def order(self, head: str, order: SiteOrder) -> None:
+    async def news(self, head: str, order: SiteOrder) -> SiteNews:
         self._require()
         self.orders.append(order)
-        await self._worker.order(head, _sent(order))
-
-    async def news(self, head: str) -> SiteNews:
-        self._require()
-        news = _sent(await self._worker.news(head))
+        try:
+            news = _sent(await self._worker.news(head, _sent(order)))
+        except SiteGone:
+            self._require()  # nor does what it says while it ends
+            raise
         if news.replies and self._left is not None:
             self._left -= 1
             if self._left < 0:  # what it has just told does not arrive
-                await self._worker.end(at_once=True)
                 self.gone = True
+                await self._worker.end(at_once=True)
         self._require()
         self.news_told.append(news)
         return news

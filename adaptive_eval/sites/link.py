@@ -1,12 +1,13 @@
 """One site seen from the head: requests go out and answers come in, many in a message, never a call a trial.
 
-Out goes what has gathered for a moment, or fills a message. In comes what the head asks for again and again: a site
-that has nothing to tell says at least that at each beat, so that one that is silent hangs. Whatever breaks, the site is
+Out goes what has gathered for a moment, or fills a message; its answer is what the site has to tell by then, or the
+next that it has. The last message is followed by another as soon as it is answered: a site that has nothing to tell
+says at least that at each beat, so that one that is silent hangs. Whatever breaks, the site is
 gone as a whole: everyone who waits for it is told, and what comes later is for nobody.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
@@ -42,31 +43,33 @@ class _Outbox:
         """Ask for answers, and give the number of the request."""
         number = next(self._numbers)
         self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds)))
-        self._flush_soon()
+        self.flush_soon()
         return number
 
     def allow(self, number: int, allowed: bool) -> None:
         """Say whether a lost request may be repeated."""
         self._allowed.append((number, allowed))
-        self._flush_soon()
+        self.flush_soon()
 
     def drop(self, number: int) -> None:
         """Say that nobody waits for a request any more."""
         self._dropped.append(number)
-        self._flush_soon()
+        self.flush_soon()
 
     def close(self) -> None:
         """Send nothing more."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _flush_soon(self) -> None:
+    def flush_soon(self) -> None:
+        """Send a message a moment later, at once if it is full."""
         if len(self._requests) >= FULL_MESSAGE:
-            self._flush()
+            self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._flush)
+            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what there is."""
         self.close()
         self._timer = None
         order = SiteOrder(tuple(self._requests), tuple(self._allowed), tuple(self._dropped))
@@ -104,7 +107,9 @@ class SiteLink:
         self.answers = 0
         """That have come from it."""
         self._over = False
-        self._start(self._listen())
+        self._pending = 0
+        """Messages that the site has not answered; it waits with the last until there is news."""
+        self._outbox.flush()
 
     @property
     def in_flight(self) -> int:
@@ -145,34 +150,28 @@ class SiteLink:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- out ---------------------------------------------------------------------------------------------------------
+    # -- out and in --------------------------------------------------------------------------------------------------
 
     def _send(self, order: SiteOrder) -> None:
         if not self._over:
-            self._start(self._in_time(self._handle.order(self._head, order)))
+            self._pending += 1
+            self._start(self._exchange(order))
 
-    async def _in_time(self, call: Awaitable[None]) -> None:
+    async def _exchange(self, order: SiteOrder) -> None:
+        """Send a message and hear the news; the last one that is answered is followed by another."""
         try:
             async with asyncio.timeout(self._silence):
-                await call
+                news = await self._handle.news(self._head, order)
         except TimeoutError:
-            self._lose(f"it took no message for {self._silence:g} s")
+            self._lose(f"it was silent for {self._silence:g} s")
         except SiteGone as error:
             self._lose(str(error))
-
-    # -- in ----------------------------------------------------------------------------------------------------------
-
-    async def _listen(self) -> None:
-        while not self._over:
-            try:
-                async with asyncio.timeout(self._silence):
-                    news = await self._handle.news(self._head)
-            except TimeoutError:
-                self._lose(f"it was silent for {self._silence:g} s")
-            except SiteGone as error:
-                self._lose(str(error))
-            else:
+        else:
+            self._pending -= 1
+            if not self._over:
                 self._hear(news)
+                if not self._pending:  # what is asked for because of this goes with it
+                    self._outbox.flush_soon()
 
     def _hear(self, news: SiteNews) -> None:
         self._stats = news.stats

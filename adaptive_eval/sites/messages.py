@@ -142,12 +142,8 @@ class SiteHandle(Protocol):
         """Serve the model in place of the one before, unless it is served like this already."""
         ...
 
-    async def order(self, head: str, order: SiteOrder) -> None:
-        """Tell the site what to do."""
-        ...
-
-    async def news(self, head: str) -> SiteNews:
-        """News as soon as there is any, and at each heartbeat."""
+    async def news(self, head: str, order: SiteOrder) -> SiteNews:
+        """Tell the site what to do, and hear news as soon as there is any, at each heartbeat, or when told more."""
         ...
 
     async def end(self, at_once: bool) -> None:

@@ -70,6 +70,8 @@ class SiteWorker:
         self._setup: SiteSetup | None = None
         self._material: SiteMaterial | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._something = asyncio.Event()
+        """There is news for the last call of the head, or it has called again."""
         self._forget()
 
     def _forget(self) -> None:
@@ -95,33 +97,26 @@ class SiteWorker:
         except asyncio.CancelledError:
             raise SiteGone("it works for another start of the run, or is being ended") from None
 
-    async def order(self, head: str, order: SiteOrder) -> None:
-        """Take requests, permits and what nobody wants any more."""
-        self._require(head)
-        for number in order.dropped:
-            if (task := self._tasks.get(number)) is not None:
-                task.cancel()
-        for number, allowed in order.allowed:
-            if (permit := self._permits.pop(number, None)) is not None and not permit.done():
-                permit.set_result(allowed)
-        for request in map(SiteRequest._make, order.requests):
-            task = self._tasks[request.number] = asyncio.create_task(self._answer(request))
-            task.add_done_callback(partial(self._on_end, request))
-
-    async def news(self, head: str) -> SiteNews:
-        """News: at once if it fills a message, else after a moment, and at each heartbeat."""
+    async def news(self, head: str, order: SiteOrder) -> SiteNews:
+        """Do as told; then news: at once if it fills a message, else after a moment, at each heartbeat, or when the
+        head tells more, by another call that waits in the place of this one."""
         setup = self._require(head)
+        self._take(order)
+        self._something.set()
+        something = self._something = asyncio.Event()
+        if self._replies or self._wanted or self._events:
+            something.set()
         if len(self._replies) < FULL_MESSAGE:
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
-                    await self._something.wait()
+                    await something.wait()
             except TimeoutError:
                 pass
             else:
-                await asyncio.sleep(GATHERING_SECONDS)
+                if something is self._something:
+                    await asyncio.sleep(GATHERING_SECONDS)
         if self._setup is not setup or self._server is None:
             raise SiteGone("it works for another start of the run, or serves another model")
-        self._something.clear()
         stats = self._server.endpoint.stats
         news = SiteNews(tuple(self._replies), tuple(self._wanted), self._take_events(), stats)
         self._replies, self._wanted = [], []
@@ -134,6 +129,18 @@ class SiteWorker:
         await self._clear(at_once=at_once)
 
     # ----------------------------------------------------------------------------------------------------------------
+
+    def _take(self, order: SiteOrder) -> None:
+        """Take requests, permits and what nobody wants any more."""
+        for number in order.dropped:
+            if (task := self._tasks.get(number)) is not None:
+                task.cancel()
+        for number, allowed in order.allowed:
+            if (permit := self._permits.pop(number, None)) is not None and not permit.done():
+                permit.set_result(allowed)
+        for request in map(SiteRequest._make, order.requests):
+            task = self._tasks[request.number] = asyncio.create_task(self._answer(request))
+            task.add_done_callback(partial(self._on_end, request))
 
     def _require(self, head: str) -> SiteSetup:
         """Only one start of the run tells it what to do: the last that began."""
@@ -151,7 +158,6 @@ class SiteWorker:
     async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         await self._drop_all()
         before, self._setup, self._material = self._setup, setup, material
-        self._something = asyncio.Event()
         if self._server is not None and before is not None and before.mark == setup.mark:
             alone = None if before.head == setup.head else time.monotonic() - self._heard_at
             return SiteBegun((replace(self._server.launched(0.0), without_head=alone),))

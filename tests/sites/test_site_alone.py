@@ -5,8 +5,11 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from patient_time import HANGS
+
 from adaptive_eval.endpoints.types import EndpointStats
-from adaptive_eval.sites.messages import SiteReply
+from adaptive_eval.sites.messages import SiteOrder, SiteReply
 from adaptive_eval.sites.worker import SiteWorker
 from adaptive_eval.store import ServerLaunched
 
@@ -27,8 +30,22 @@ async def test_it_counts_from_the_last_word_of_the_head_before() -> None:
 async def test_answers_of_a_moment_travel_together() -> None:
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace(endpoint=SimpleNamespace(stats=EndpointStats()))
-    worker._setup, worker._something = SimpleNamespace(head="head", batch=8, moment=0.0), asyncio.Event()
+    worker._setup = SimpleNamespace(head="head")
     replies = [SiteReply(number, ()) for number in range(2)]
     for reply in replies:
         worker._tell(reply)
-    assert (await worker.news("head")).replies == tuple(replies)
+    assert (await worker.news("head", SiteOrder())).replies == tuple(replies)
+
+
+async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each message to a site would leave one behind that waits for a heartbeat."""
+    monkeypatch.setattr("adaptive_eval.sites.worker.BEAT_SECONDS", HANGS)
+    worker: Any = SiteWorker()
+    worker._server = SimpleNamespace(endpoint=SimpleNamespace(stats=EndpointStats()))
+    worker._setup = SimpleNamespace(head="head")
+    waits = asyncio.create_task(worker.news("head", SiteOrder()))
+    await asyncio.sleep(0)
+    last = asyncio.create_task(worker.news("head", SiteOrder()))
+    assert (await waits).replies == () and not last.done()
+    worker._tell(SiteReply(7, ()))
+    assert (await last).replies == (SiteReply(7, ()),)

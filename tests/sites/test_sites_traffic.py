@@ -29,18 +29,14 @@ class PatientSite:
     def __init__(self) -> None:
         self.orders = 0
         self.requests: list[SiteRequest] = []
-        self.asked = asyncio.Event()
         self.told: asyncio.Queue[SiteNews] = asyncio.Queue()
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         return SiteBegun()
 
-    async def order(self, head: str, order: SiteOrder) -> None:
-        self.orders += 1
+    async def news(self, head: str, order: SiteOrder) -> SiteNews:
+        self.orders += bool(order.requests)
         self.requests += order.requests
-        self.asked.set()
-
-    async def news(self, head: str) -> SiteNews:
         return await self.told.get()
 
     async def end(self, at_once: bool) -> None:
