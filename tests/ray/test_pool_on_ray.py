@@ -91,7 +91,7 @@ def is_running(pid: int) -> bool:
 
 def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets: Raylets, slots: Slots) -> None:
     slots.add(2)
-    process = begun(site, written(site, "held"), raylets, 10)
+    process = begun(site, written(site, "held=11"), raylets, 10)
     until(lambda: len(events(site, SitePlaced)) == 2)
     go_on(site)
     ended_well(process)
@@ -106,7 +106,7 @@ def test_a_node_that_joins_later_gives_further_places(
     site: Site, at_home: Found, raylets: Raylets, slots: Slots
 ) -> None:
     slots.add(1)
-    process = begun(site, written(site, "held"), raylets, 10)
+    process = begun(site, written(site, "held=11"), raylets, 10)
     slots.add(2)
     until(lambda: len(events(site, SitePlaced)) == 3)
     go_on(site)
@@ -121,7 +121,7 @@ def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
     """All places are lost, and their processes end; then a single one comes back, and all models take turns there."""
     slots.add(2)
     slots.add(1)
-    process = begun(site, written(site, "held"), raylets, 10 * len(MODELS))
+    process = begun(site, written(site, "held=11"), raylets, 10 * len(MODELS))
     left_alone = {one.pid for one in events(site, SitePlaced)}
     slots.kill_all()
     until(lambda: not any(map(is_running, left_alone)))
@@ -137,7 +137,7 @@ def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
     site: Site, at_home: Found, raylets: Raylets, slots: Slots
 ) -> None:
     slots.add(2)
-    config = written(site, "held")
+    config = written(site, "held=11")
     process = begun(site, config, raylets, 20)
     kill(process)
     go_on(site)
