@@ -34,7 +34,6 @@ from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, draws_questions, promise_of
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
-from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.repeatable import repeatable
 from adaptive_eval.show.summary import (
     cost_line,
@@ -405,9 +404,6 @@ def _warnings(results: Results) -> Iterator[str]:
 
 
 def _regraded(view: RunView) -> Iterator[str]:
-    if view.relabelled is not None:
-        yield "## Under other rubrics"
-        yield from rubric_sections(view.relabelled)
     if view.orders is not None:
         yield "## Order of the two answers"
         yield view.orders.said

@@ -320,12 +320,14 @@ def _figure(height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def grid(lines: int, columns: int, height: float | None = None) -> tuple[Figure, list[Any]]:
-    """A figure, and its axes line by line."""
+def grid(
+    lines: int, columns: int, height: float | None = None, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Any]]:
+    """A figure, and its axes line by line; `ratios` are those of the heights of its lines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 2.0 * lines + 0.4 if height is None else height))
-    return figure, list(figure.subplots(lines, columns, squeeze=False).flat)
+    return figure, list(figure.subplots(lines, columns, squeeze=False, height_ratios=ratios).flat)
 
 
 @contextmanager

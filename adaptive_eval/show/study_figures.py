@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEIGHT, ROW = 3.1, 0.14
-"""Of a panel, and of a row of a heat map beside it, in inches."""
+"""Of a panel, and of what each row of a heat map and each rank that is named adds to it, in inches."""
 MOST_NAMED = 8
 """Curves that a legend names."""
 LONGEST_TITLE = 90
@@ -31,8 +31,10 @@ def draw_study_figures(
     paths = []
     with styled():
         for one in figures:
-            rows = sum(len(panel.curves) for panel in one.panels if panel.kind == "cells")
-            figure, all_axes = grid(len(one.panels), 1, ROW * rows + HEIGHT * len(one.panels))
+            heights = [
+                HEIGHT + ROW * len(panel.curves) * (panel.kind == "cells" or panel.up == "rank") for panel in one.panels
+            ]
+            figure, all_axes = grid(len(one.panels), 1, sum(heights), heights)
             labels = dict.fromkeys(curve.label for panel in one.panels for curve in panel.curves)
             colours = {label: number for number, label in enumerate(labels)}
             for axes, panel in zip(all_axes, one.panels, strict=True):
@@ -49,7 +51,7 @@ def _draw_cells(figure: "Figure", axes: "Axes", panel: Panel) -> None:
         cells[row, places] = curve.y
         axes.scatter(places, np.full(len(places), row), s=4, color="#999999", zorder=0)
     image = axes.imshow(cells, aspect="auto", cmap="viridis", interpolation="nearest")
-    axes.set_xticks(range(len(panel.columns)), [plain_name(name) for name in panel.columns], rotation=35, ha="right")
+    axes.set_xticks(range(len(panel.columns)), [plain_name(name) for name in panel.columns], rotation=90)
     axes.set_yticks(range(len(panel.curves)), [curve.label for curve in panel.curves])
     axes.tick_params(labelsize=7)
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)

@@ -97,6 +97,8 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
         assert score.split() == [scale.score(row.score), "–".join(bounds)]
     cost = run.results.cost
     (told,) = seen["cost"]
+    lines = page.evaluate("document.querySelector('header p.quiet').getBoundingClientRect().height / 22")
+    assert width < 1280 or lines < 1.5, "one line below the name"
     assert f" · {cost.trials:,} trials ({cost.trials / cost.fixed_trials:.0%} of a fixed design) · " in told
     assert (run.next_step is None) == (kind == "stopped"), "that goes on"
     assert (run.next_step or "") in page.inner_text(".lead")
