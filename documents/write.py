@@ -59,6 +59,10 @@ def worked_example() -> str:
         **terms,
         a=a,
         b=b,
+        gap_a=[points(pair.difference) for pair in a.pairs],
+        sigma_a=[points(pair.sigma) for pair in a.pairs],
+        certifiable_b=points(b.pairs[4].certifiable_delta),
+        gap_b=[points(pair.difference) for pair in b.pairs],
         horizon=round(a.cost.fixed_trials / len(a.models) / len(a.questions)),
         looks_a=len(a.looks),
         truth=[truth[model.name] for model in a.models],
@@ -113,6 +117,11 @@ def require(got: object, wanted: object, said: str = "") -> None:
     """The text of the page is only true of a run that ended so."""
     if got != wanted:
         raise SystemExit(f"{TEMPLATE} speaks of {wanted}, but the run has {got}; change its text. {said}")
+
+
+def points(value: float | None) -> str:
+    """A difference of scores in percent, which is points and not percent of anything."""
+    return f"{100 * (value or 0.0):.1f} points"
 
 
 def said(report: str) -> str:

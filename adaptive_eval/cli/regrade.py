@@ -43,7 +43,7 @@ def regrade(
         typer.echo("every stored answer has a grade; --config CONFIG grades all of them anew")
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
-    typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed} have another category{failed}")
+    typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
     for line in _scores(done):
         typer.echo(line)
 

@@ -381,7 +381,7 @@ def _compared(results: Results, pair: PairRow) -> list[str]:
         number_or_dash(pair.rho, 4) if gate is None else "",
         _call_text(pair),
         needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
-        scale.width(pair.certifiable_delta) if open_ and gate is None else "",
+        scale.rounded_points(pair.certifiable_delta) if gate is None and open_ and pair.certifiable_delta else "",
     ]
 
 

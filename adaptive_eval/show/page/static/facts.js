@@ -81,7 +81,7 @@ export function factsOf(view) {
 function gateOf({ results, objective: { baseline } }, inPercent, decisions) {
   if (!results?.gate.length) return null;
   const several = results.groups.some((row) => row.gate);
-  const delta = difference({ inPercent }, decisions.stopping?.delta ?? 0).replace("+", "");
+  const delta = size({ inPercent }, decisions.stopping?.delta ?? 0);
   return {
     baseline,
     outcomes: new Map(results.gate.map((row) => [row.model, row.outcome])),
@@ -136,6 +136,11 @@ export function difference(facts, value) {
   if (value === null) return number(null);
   const sign = value > 0 ? "+" : "";
   return facts.inPercent ? `${sign}${number(100 * value, 1)} points` : sign + number(value, 3);
+}
+
+/** The same without a sign. @param {{inPercent: boolean}} facts @param {number | null} value */
+export function size(facts, value) {
+  return difference(facts, value).replace("+", "");
 }
 
 /**

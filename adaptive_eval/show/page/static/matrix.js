@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { difference, entry, needs, pairKey, pairText, resultsOf, score, SETTLED } from "./facts.js";
+import { difference, entry, needs, pairKey, pairText, resultsOf, SETTLED, size } from "./facts.js";
 import { moveInGrid, stepOf } from "./grid.js";
 import { nothing, factList } from "./parts.js";
 import { MOST_IN_A_TABLE, layOf, paintSquares, squareAt, squares, stepped } from "./squares.js";
@@ -302,6 +302,6 @@ function comparedRows(facts, pair) {
     [term("power"), percent(pair.power)],
     [term(needs(facts).key), needs(facts).of(pair)],
     ["z on questions like these", number(pair.sampled_z)],
-    [term("certifiable_delta"), pair.certifiable_delta === null ? "–" : score(facts, pair.certifiable_delta)],
+    [term("certifiable_delta"), size(facts, pair.certifiable_delta)],
   ];
 }

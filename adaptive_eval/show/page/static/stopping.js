@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { SETTLED, entry, comparesNothing, needs, pairKey, pairText, score, unit } from "./facts.js";
+import { SETTLED, entry, comparesNothing, needs, pairKey, pairText, score, size, unit } from "./facts.js";
 import { nothing, region, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, number, percent, plural } from "./text.js";
@@ -167,7 +167,7 @@ function left(state) {
           number(pair.boundary),
           percent(pair.power),
           needs(facts).of(pair),
-          pair.certifiable_delta === null ? "–" : score(facts, pair.certifiable_delta),
+          size(facts, pair.certifiable_delta),
         ]),
       }),
     ),
