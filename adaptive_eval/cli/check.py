@@ -10,6 +10,7 @@ from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.opponent import with_opponent_among
+from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
@@ -140,7 +141,7 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {stopping.delta:g}"
     if (promised := promise_in_short(config.stated())) is not None:
         yield f"promise   {promised}"
-    yield f"policy    {config.trials.policy}, {config.trials.in_words}"
+    yield f"policy    {config.trials.policy}, {trials_in_words(config)}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_at_most(plan))}"
     yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"

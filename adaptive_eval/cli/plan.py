@@ -12,6 +12,7 @@ from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.record.lines import safe_line, several
@@ -85,7 +86,7 @@ def _title(prepared: PreparedRun) -> str:
         f"{safe_line(config.name)}: {several(len(config.models), 'model')}, "
         f"{several(len(prepared.questions), 'question')}, objective "
         f"{config.objective.kind}, {config.stopping.rule} at {config.stopping.confidence:g}, "
-        f"{config.trials.in_words}"
+        f"{trials_in_words(config)}"
     )
 
 

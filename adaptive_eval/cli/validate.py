@@ -12,6 +12,7 @@ from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.prepare import PreparedRun, missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
@@ -51,10 +52,11 @@ def _missing(config: RunConfig) -> Iterator[str]:
 
 def _summary(path: Path, prepared: PreparedRun) -> str:
     config = prepared.config
-    models, questions, trials = len(config.asked), len(prepared.questions), config.trials
+    models, questions = len(config.asked), len(prepared.questions)
+    most = models * questions * config.trials.max
     recorded = len(config.models) - models
     beside = f" and {recorded} recorded" if recorded else ""
     return (
         f"{path} is sound: {several(models, 'model')}{beside}, {several(questions, 'question')}, "
-        f"objective {config.objective.kind}, {trials.in_words}, {models * questions * trials.max:,} trials at most"
+        f"objective {config.objective.kind}, {trials_in_words(config)}, {most:,} trials at most"
     )

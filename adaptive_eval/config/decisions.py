@@ -290,13 +290,6 @@ class TrialsConfig(Section):
             raise refuse(f"must be at least trials.min, which is {info.data['min']}", "raise it, or lower trials.min")
         return most
 
-    @property
-    def in_words(self) -> str:
-        """How many of a question there are, in a line about the run."""
-        if self.draw is not None:
-            return f"one trial of each in blocks of {self.draw}"
-        return f"{self.min} to {self.max} trials a question"
-
     @field_validator("draw")
     @classmethod
     def _check_one_trial(cls, draw: int | None, info: ValidationInfo) -> int | None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from adaptive_eval.config.decisions import TrialsConfig
-from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.settings import Pace
 
 Favour = Literal["answers", "time"]
@@ -72,6 +72,14 @@ def is_own_server(model: ModelConfig) -> bool:
 def opening_of(trials: TrialsConfig, *, batched: bool = False) -> int:
     """Trials a question before the first look."""
     return pace_of(trials, questions=1, batched=batched).first_round(trials.min, trials.max)
+
+
+def trials_in_words(config: RunConfig) -> str:
+    """How many trials a question gets, in a line about the run; its pace is chosen."""
+    trials = config.trials
+    if trials.draw is not None:
+        return f"one trial of each in blocks of {trials.draw}"
+    return f"{opening_of(trials, batched=config.batched)} to {trials.max} trials a question"
 
 
 def pace_of(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:

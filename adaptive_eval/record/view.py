@@ -23,7 +23,7 @@ from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts
-from adaptive_eval.record.history import has_foreign_trials
+from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.orders import OrderEffect, order_effect
 from adaptive_eval.record.other_costs import summarize_other_costs
@@ -263,12 +263,18 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
     known, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
+    horizons = recorded_horizons(events)
     ending = ending_of(events, results, spending[-1].trials if spending else 0)
     return RunView(
         results=results,
         name=config.name,
         objective=objective_view(config.stated() if results is None else results.decisions),
-        words=decisions_in_words(config, plug_ins, imported=has_foreign_trials(events)),
+        words=decisions_in_words(
+            config,
+            plug_ins,
+            began_at=horizons[0].trials if horizons else config.trials.max,
+            imported=has_foreign_trials(events),
+        ),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,

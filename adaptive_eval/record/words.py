@@ -72,15 +72,17 @@ def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
     )
 
 
-def decisions_in_words(config: RunConfig, plug_ins: Mapping[str, str], *, imported: bool) -> DecisionsInWords:
-    """The sentences for a configuration. `plug_ins` maps a setting to the plug-in's own description; `imported`: the
-    first trials came from logs."""
+def decisions_in_words(
+    config: RunConfig, plug_ins: Mapping[str, str], *, began_at: int, imported: bool
+) -> DecisionsInWords:
+    """The sentences for a configuration. `plug_ins` maps a setting to the plug-in's own description; `began_at` is the
+    horizon that the run began with; `imported`: the first trials came from logs."""
     return DecisionsInWords(
         objective=_objective(config, plug_ins.get("objective.kind", "")),
         rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
         promise=_promise(config, plug_ins)
         + ("" if (judge := judged_by(config.stated())) is None else f" {judges_errors(judge)}"),
-        allocation=_allocation(config),
+        allocation=_allocation(config, began_at),
         prior=_prior(config),
         seeds=_imported_seeds(config) if imported else _seeds(config),
     )
@@ -265,7 +267,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
     )
 
 
-def _allocation(config: RunConfig) -> str:
+def _allocation(config: RunConfig, began_at: int) -> str:
     trials, policy = config.trials, config.trials.policy
     entry = POLICIES.get(str(policy))
     if entry is WEIGHTED and trials.draw is not None:
@@ -276,7 +278,7 @@ def _allocation(config: RunConfig) -> str:
         said = entry.says.format(**_option_texts(entry, trials.options))
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
-    first = opening_of(trials, batched=config.batched)
+    first = opening_of(trials.model_copy(update={"max": began_at}), batched=config.batched)
     pace = pace_in_words(config)
     fewer = f" ({trials.min} if the budget does not allow as many)" if first > trials.min else ""
     return (

@@ -80,7 +80,7 @@ MEANINGS = {
     "z now": "z now: by all trials; z favours the model that stands first.",
     "rho": "rho: Phi(|z|).",
     "boundary now": "boundary now: what |z| has to reach.",
-    "called": "called: the look that decided it, and what |z| was then and had to reach.",
+    "called": "called: the look that decided it, and what |z| was then and had to reach, but for a tie.",
     "trials a question needed": "Trials a question needed: at which it would be called if nothing else changed.",
     "questions needed": "Questions needed: of which it would be called if nothing else changed.",
     "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
@@ -388,6 +388,8 @@ def _compared(results: Results, pair: PairRow) -> list[str]:
 def _call_text(pair: PairRow) -> str:
     if pair.called is None:
         return ""
+    if pair.verdict == "tied":  # by its own test, for which |z| has nothing to reach
+        return f"look {pair.called.look}"
     then = "" if pair.called.z is None else f", z {number_or_dash(pair.called.z)}"
     of = "" if pair.called.boundary is None else f" of {number_or_dash(pair.called.boundary)}"
     return f"look {pair.called.look}{then}{of}"

@@ -8,6 +8,7 @@ import yaml
 
 from adaptive_eval.config.drawn import may_draw
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.planning import plan_of
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
@@ -36,7 +37,7 @@ def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
     assert plan.opening.sum(axis=1).tolist() == [100, 100, 100] and plan.opening[:, :100].all()
     assert getattr(plan.rule, "start", None) == pytest.approx(100 / 2000)
     assert prepared.config.trials.favour == "answers"
-    words = decisions_in_words(prepared.config, {}, imported=False)
+    words = decisions_in_words(prepared.config, {}, began_at=1, imported=False)
     assert words.allocation.endswith("one trial of each in an order of chance, with a look after every 100.")
     assert words.prior.startswith("Questions were drawn at random")
 
@@ -96,8 +97,8 @@ def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
 
 def test_words_are_those_of_blocks(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
-    assert config.trials.in_words == "one trial of each in blocks of 100"
-    words = decisions_in_words(config, {}, imported=False)
+    assert trials_in_words(config) == "one trial of each in blocks of 100"
+    words = decisions_in_words(config, {}, began_at=1, imported=False)
     assert "the horizon of one trial of every question" in words.rule
 
 

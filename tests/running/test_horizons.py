@@ -5,7 +5,9 @@ from contextlib import closing
 
 import pytest
 from live_runs import Site
+from typer.testing import CliRunner
 
+from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.errors import ExitCode
@@ -70,6 +72,9 @@ def test_where_the_first_look_lay_is_kept_when_the_horizon_that_gave_it_is_raise
         assert ended.exit_code in FINISHED, ended.stderr
         with closing(RunReader.open(site.directory())) as reader:
             assert stored_config(reader.header()).trials.min == 2
+        assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
+        said = (site.directory() / "report.md").read_text()
+        assert "2 trials a question before the first look" in said, "not what a run of today's horizon begins with"
     refused = site.run(site.write(trials={"max": 20, "min": 4}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.min was 2 when the run took its first look, and cannot become 4 after it" in refused.stderr

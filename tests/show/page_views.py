@@ -111,7 +111,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         results=results,
         name=config.name,
         objective=objective_view(config.stated()),
-        words=decisions_in_words(config, {}, imported=False),
+        words=decisions_in_words(config, {}, began_at=config.trials.max, imported=False),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
