@@ -1,6 +1,7 @@
 """`adaptive-eval regrade`: grade stored answers again, without a request."""
 
 import asyncio
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -44,15 +45,17 @@ def regrade(
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
-    for line in _scores(done):
+    options = "".join(f" --set {shlex.quote(one)}" for one in overrides or ())
+    command = f"adaptive-eval run {'CONFIG' if config is None else shlex.quote(str(config))}{options}"
+    for line in _scores(done, f"{command} --run-dir {shlex.quote(str(run))}"):
         typer.echo(line)
 
 
-def _scores(done: Regraded) -> Iterator[str]:
-    """Each model's score by the grades of before and of now, and what going on would cost."""
+def _scores(done: Regraded, command: str) -> Iterator[str]:
+    """Each model's score by the grades of before and of now, and what going on would cost by this command."""
     if done.after is None:
         if done.answers:
-            yield "`adaptive-eval run` with the run's configuration goes on from there"
+            yield f"going on: {command}"
         return
     before = {} if done.before is None else {row.name: row.score for row in done.before.models}
     old, new = (Scale.of(one.weights) for one in (done.before or done.after, done.after))
@@ -66,4 +69,4 @@ def _scores(done: Regraded) -> Iterator[str]:
         yield "Nothing is left to ask: results.json has these scores."
     else:
         yield f"results.json has these scores. Not everything is decided: {going_on}, by"
-        yield "  adaptive-eval run CONFIG"
+        yield f"  {command}"

@@ -195,7 +195,8 @@ def _write(
 ) -> Regraded:
     """Store grades, the events that go with them, and the results that follow."""
     standing = StoredRun(store.reader)
-    anew = done.changed > 0 or (header is not None and header.meaning != store.reader.header().meaning)
+    rubric = store.reader.header().meaning.get("rubric")
+    anew = done.changed > 0 or (header is not None and header.meaning.get("rubric") != rubric)  # else no look changes
     opening = judged_cells(standing) if anew else []
     last = store.reader.newest_trial_id if opening else None
     told = TrialsRegraded(done.answers, answers=done.answers, changed=done.changed, failed=done.failed, opening=last)

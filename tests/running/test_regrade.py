@@ -123,6 +123,19 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
+def test_a_grader_that_says_the_same_of_every_answer_leaves_every_decision(site: Site) -> None:
+    trials = {"min": 2, "max": 8}
+    site.run(site.write(trials=trials, grader="contains"))
+    before, looks = read_results(site.directory()), Found.of(site.directory()).looks
+    found = site.write(trials=trials, grader={"kind": "contains", "ignore_case": False})
+    done = regrade(site.directory(), "--config", found)
+    assert "0 have another category" in done.stdout and "Nothing is left to ask" in done.stdout, done.output
+    after = read_results(site.directory())
+    assert before is not None and after is not None and after.pairs == before.pairs
+    site.run(found)
+    assert Found.of(site.directory()).looks == looks
+
+
 COIN = """
 from zlib import crc32
 
