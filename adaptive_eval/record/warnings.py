@@ -36,7 +36,7 @@ DECIDING = ("stopping.", "objective.", "prior_evidence")
 """Settings of what is called, and when."""
 HARMLESS = "stopping.futility"
 """Giving up sooner or later adds no false call."""
-AFRESH = "a new run with this maximum (--fresh) would not, nor would rule: anytime"
+AFRESH = "a run that begins with this maximum (--fresh), or with `rule: anytime`, does not pay this"
 
 
 def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
@@ -57,7 +57,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     if not len(able):
         return "nothing was open then, and every call stands"
     confidence = getattr(rule, "confidence", None)
-    error = "its error" if confidence is None else f"its error ({2.0 * (1.0 - confidence):.3g})"
+    error = "its error" if confidence is None else f"its error ({2.0 * (1.0 - confidence):.3g}, both orders together)"
     if not able.any():
         return f"what was open had spent all of {error}, and stays open; {AFRESH}"
     which = f"the {several(int(able.sum()), 'open comparison')} of two models"
