@@ -50,7 +50,8 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     if path is None:
         return
     document.forget(path)
-    document.places[path] = place
+    made = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)  # with it
+    document.places |= dict.fromkeys((*made, path), place)
     value = add_yaml(document, text, path, environment, place)
     _parent(document, path)[path[-1]] = value
 

@@ -41,6 +41,10 @@ def only(text: str, *overrides: str, **environment: str) -> str:
     return problem
 
 
+def test_a_section_that_only_the_command_line_has_is_wrong_there() -> None:
+    assert only(BASE, "trial.max=3").startswith("--set trial.max: trial is not a known key")
+
+
 def test_a_file_name_that_cannot_name_a_run_is_told() -> None:
     (problem,) = check_text(BASE, Path("my bench.yaml"), (), {}).problems
     assert str(problem).startswith("the file's name: name must be made of letters")
