@@ -141,8 +141,8 @@ OPTIMAL = RuleEntry(
     name="optimal",
     make=_optimal,
     gist="holds at any number of looks, and gives up early",
-    says="A comparison is called, or given up, where backward induction says that further looks are not worth "
-    "their trials: a call is worth {worth} times the whole way to the horizon of {horizon}.",
+    says="A comparison is called, or given up, where backward induction says that further trials would cost more than "
+    "they are worth: a call is worth {worth} times what it costs to take a comparison to {horizon}.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
     gives_up=True,
