@@ -17,6 +17,7 @@ LONGEST_NAME = 40
 NAMED = 3
 """Models that a sentence names; of more it says how many."""
 UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
+WAITED_FOR = "such answers count only where all that was asked was waited for, not where a run was killed"
 STATES = ("PASS", "FAIL", "UNDECIDED", "resolved", "tied", "open", "out of reach", "blocked")
 
 
@@ -112,8 +113,14 @@ def counted_sentence(results: Results) -> str | None:
     judged = results.looks[-1].trials if results.looks else 0
     if results.run.status == "running":
         return f"Scores are of the {judged:,} answers that looks have judged."
-    ahead = sum(row.trials for row in results.models if row.recorded is None) - judged
-    return f"Scores include {several(ahead, 'answer')} asked ahead of the last look." if ahead > 0 < judged else None
+    asked, trials = [row for row in results.models if row.recorded is None], results.decisions.get("trials")
+    ahead = sum(row.trials for row in asked) - judged
+    told = [f"Scores include {several(ahead, 'answer')} asked ahead of the last look."] if ahead > 0 < judged else []
+    held = isinstance(trials, Mapping) and trials.get("favour") == "time" and trials.get("seeds") != "coupled"
+    left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
+    if held and left > 0 < judged and results.run.status == "finished":
+        told.append(f"Scores leave out {several(left, 'answer')} that no look has judged: {WAITED_FOR}.")
+    return " ".join(told) or None
 
 
 def difference(results: Results, pair: PairRow, ahead: str | None = None) -> str:

@@ -94,7 +94,7 @@ def summary(view: RunView) -> str:
     """Findings and costs as plain text for a mail."""
     results = view.results
     if results is None:
-        return f"{safe_line(view.name)}: no look was taken yet.\n"
+        return "\n".join([safe_line(view.name), "", *(safe_line(one, 1000) for one in _without_look(view))]) + "\n"
     told = (
         [] if results.gate else [finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
@@ -113,16 +113,18 @@ def pull_request(view: RunView) -> str:
     """Verdict, scores and cost as a few lines of Markdown, for a comment on a pull request."""
     results = view.results
     if results is None:
-        return f"**{markdown_cell(view.name)}**: no look was taken yet.\n"
+        return f"**{markdown_cell(view.name)}**: {' '.join(markdown_cell(one, 1000) for one in _without_look(view))}\n"
     verdicts = gate_lines(results) or [finding(results)]
     told = [f"**{markdown_cell(one, 1000)}**" for one in verdicts]
+    if view.ended is not None and results.run.reason is None and not view.ended.startswith(verdicts[0]):
+        told.append(markdown_cell(f"{view.ended} {view.next_step}", 1000))
     shown = replace(results, models=results.models[:MENTIONED_MODELS])
     further = len(results.models) - len(shown.models)
     more = f" {several(further, 'more model')} in the report." if further > 0 else ""
-    cost = cost_line(results, view.elapsed)
+    cost, counted = cost_line(results, view.elapsed), " ".join(["", *filter(None, [counted_sentence(results)])])
     if any(row.gate for row in results.groups):
         told += [text for text in _groups(shown) if text.startswith("|")]
-    told += [_ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}."]
+    told += [_ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
     if (promised := promise_of(results)) is not None:
         told.append(f"Promise: {promised}.")
     if results.warnings:
@@ -143,11 +145,7 @@ def markdown(view: RunView) -> str:
 def _findings(view: RunView) -> Iterator[str]:
     results = view.results
     if results is None:
-        trials = sum(map(sum, view.trials))
-        if view.ended is not None and view.error is None:
-            yield markdown_cell(view.ended, 1000)
-        yield f"No look was taken yet: {count(trials)} trials are graded."
-        yield from _mishap(view)
+        yield from (markdown_cell(one, 1000) for one in _without_look(view))
         return
     yield f"**{markdown_cell(finding(results), 2000)}**"
     yield from _mishap(view)
@@ -176,6 +174,15 @@ def _findings(view: RunView) -> Iterator[str]:
     yield from _metrics(results)
     yield from _comparisons(results)
     yield from _pairings(view.pairings)
+
+
+def _without_look(view: RunView) -> Iterator[str]:
+    """How a run stands that has no look, and how to go on."""
+    if view.ended is not None:
+        yield view.ended
+    yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded."
+    if view.next_step is not None:
+        yield view.next_step
 
 
 def _column_notes(results: Results) -> str:

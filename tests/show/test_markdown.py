@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.record.finding import counted_sentence, difference, finding, model_verdicts
+from adaptive_eval.record.finding import WAITED_FOR, counted_sentence, difference, finding, model_verdicts
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import CallRow, EarlyEnd
+from adaptive_eval.record.results import CallRow, EarlyEnd, Results
 from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
-from adaptive_eval.show.markdown import markdown, ranking_csv, summary
+from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import (
     amount,
@@ -192,7 +192,11 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_pa
     run = play()
     assert not run.step(5)
     run.close()
-    assert "No look was taken yet" in markdown(read_view(run.directory))
+    view = read_view(run.directory)
+    for text in (markdown(view), summary(view), pull_request(view)):
+        assert "Stopped. Every answer that was graded is stored." in text
+        assert "No look was taken yet: 5 trials are graded." in text
+        assert "Next: run the same command again." in text
     figures = tmp_path / "figures"
     told = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])
     assert told.exit_code == 0 and "no figures: no look was taken yet" in told.stderr and not figures.exists()
@@ -300,6 +304,10 @@ def test_a_document_without_markup_has_its_columns_and_its_texts() -> None:
     assert [line[: line.rindex(" ")].strip() for line in body] == cells
 
 
+def _ended_by(results: Results, reason: str | None) -> Results:
+    return replace(results, run=replace(results.run, reason=reason))
+
+
 def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: RunView) -> None:
     results = view.results
     assert results is not None
@@ -311,6 +319,19 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     told = "Scores include 1 answer asked ahead of the last look."
     assert counted_sentence(ahead) == told
     shown = replace(view, results=ahead)
-    assert told in markdown(shown) and told in summary(shown)
+    assert all(told in write(shown) for write in (markdown, summary, pull_request))
+    late = replace(whole.models[0], stored_trials=whole.models[0].stored_trials + 2)
+    decisions = {"trials": {"favour": "time", "seeds": "hashed"}}
+    finished = replace(whole.run, status="finished")
+    killed = replace(whole, models=(late, *whole.models[1:]), decisions={**whole.decisions, **decisions}, run=finished)
+    left = f"Scores leave out 2 answers that no look has judged: {WAITED_FOR}."
+    assert counted_sentence(killed) == left
+    assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) is None
+    in_pairs = {**killed.decisions, "trials": {"favour": "time", "seeds": "coupled"}}
+    assert counted_sentence(replace(killed, decisions=in_pairs)) is None
+    assert all(left in write(replace(view, results=killed)) for write in (markdown, summary, pull_request))
+    stopped = replace(shown, ended="Stopped.", next_step="Next: go on.")
+    assert "Stopped. Next: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
+    assert "Stopped. Next: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
     going = replace(ahead, run=replace(results.run, status="running"))
     assert counted_sentence(going) == f"Scores are of the {counted - 1:,} answers that looks have judged."
