@@ -96,13 +96,14 @@ def test_servers_are_stopped_until_a_batch_is_back_and_started_again(site: Site,
         given = answers(site)
         assert found == at_once(site)
     asked = Counter(model for model, _, _ in found.outcomes)
-    assert given == {name: asked[name] for name in OWN}, "nothing was asked twice"
     told = events(site.directory())
+    starts = Counter(event.model for event in events_of_kind(told, ServerLaunched))
+    words = starts if place == "pool" else Counter[str]()  # each server of a pool says one before it counts as up
+    assert given == {name: asked[name] + words[name] for name in OWN}, "nothing was asked twice"
     assert {event.batches_of for event in events_of_kind(told, ServerRests)} == {(BATCHED,)}
     first_back = next(at for at, event in enumerate(told) if isinstance(event, BatchEnded))
     before = {event.model for event in events_of_kind(told[:first_back], ServerRests)}
     assert before == set(OWN) if place == "each" else before, "where they share places one may have made room before"
-    starts = Counter(event.model for event in events_of_kind(told, ServerLaunched))
     assert len(found.looks) > 2 and starts[OWN[0]] > 1, "it is asked again, and its server is there again"
 
 
