@@ -99,7 +99,7 @@ def test_words_are_those_of_blocks(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
     assert trials_in_words(config) == "one trial of each in blocks of 100"
     words = decisions_in_words(config, {}, began_at=1, imported=False)
-    assert "the horizon of one trial of every question" in words.rule
+    assert "to take a comparison to one trial of every question" in words.rule
 
 
 def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:
