@@ -300,7 +300,7 @@ def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
     if config.trials.favour != "auto":
         return config, None
     choice = choose_favour(config.asked, config.trials)
-    return _with_trials(config, {"favour": choice.favour}), choice.why
+    return with_trials(config, {"favour": choice.favour}), choice.why
 
 
 def begin_as(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
@@ -311,10 +311,11 @@ def begin_as(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunC
         kept["favour"] = began.favour
     if "min" not in config.trials.model_fields_set and began.min <= config.trials.max:
         kept["min"] = began.min
-    return _with_trials(config, kept)
+    return with_trials(config, kept)
 
 
-def _with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:
+def with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:
+    """The configuration with other settings of `trials`."""
     return config.model_copy(update={"trials": config.trials.model_copy(update=changed)})
 
 

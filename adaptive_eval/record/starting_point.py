@@ -18,6 +18,7 @@ from adaptive_eval.config.prepare import (
     setup_of,
     stored_config,
     with_question_answers,
+    with_trials,
 )
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
@@ -114,7 +115,7 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     """Keep how the run began, where the configuration leaves it open."""
     stored, chosen = stored_config(reader.header()), prepared.why_favoured is not None
     if stored.trials.favour == "auto":  # of trials that were imported a look was taken by no pace
-        stored = stored.model_copy(update={"trials": stored.trials.model_copy(update={"favour": "answers"})})
+        stored = with_trials(stored, {"favour": "answers"})
     config = begin_as(prepared.config, stored, at_any_pace=chosen)
     if config.trials == prepared.config.trials:
         return prepared

@@ -275,6 +275,18 @@ SLOTS = 4
 FAILING = Faults(server_error=0.05)
 
 
+def run_through_kills(site: Site, config: Path, gated: GatedServer, kills: int) -> None:
+    """A run that is killed so often, each time when twelve further trials are stored, and then goes on to its end."""
+    for _ in range(kills):
+        before = trials_in(site.directory())
+        process = site.start(config)
+        assert wait_for_trials(site.directory(), before + 12, process)
+        kill(process)
+        gated.open(36)
+    gated.open()
+    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+
+
 @pytest.mark.parametrize("kills", sizes(3, 10))
 def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     site: Site, monkeypatch: pytest.MonkeyPatch, kills: int
@@ -283,14 +295,7 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
         config = asked_of_servers(site, "run", least)
-        for _ in range(kills):
-            before = trials_in(site.directory())
-            process = site.start(config)
-            assert wait_for_trials(site.directory(), before + 12, process)
-            kill(process)
-            gated.open(36)
-        gated.open()
-        assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        run_through_kills(site, config, gated, kills)
         asked, failed = gated.counts["answered"], gated.counts["server_error"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
     whole = run(site, asked_of_servers(site, "whole", least))
@@ -354,14 +359,7 @@ def test_kills_change_nothing_in_a_run_of_a_task_and_a_file(site: Site, monkeypa
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
         config = write_benchmarks(site, "run", by_inspect=True, trials=trials)
-        for _ in range(3):
-            before = trials_in(site.directory())
-            process = site.start(config)
-            assert wait_for_trials(site.directory(), before + 12, process)
-            kill(process)
-            gated.open(36)
-        gated.open()
-        assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        run_through_kills(site, config, gated, 3)
         asked = gated.counts["answered"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
     whole = run(site, write_benchmarks(site, "whole", by_inspect=True, trials=trials))
