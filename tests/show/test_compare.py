@@ -122,12 +122,12 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
     view, counts = read_view(directory), read_counts(directory)
     rng = np.random.default_rng(5)
     named = 0
-    for _ in range(200):
+    for _ in range(100):
         p = rng.uniform(0.0, 1.0, counts.cells.shape[:2])
         a, b = (np.stack([20 - (k := rng.binomial(20, p)), k], axis=-1) for _ in range(2))
         found = diff_runs(view, replace_cells(counts, a), view, replace_cells(counts, b))
         named += bool(found.questions_changed)
-    assert named <= 20  # 5% of 200 is 10; 3 sigma above
+    assert named <= 11  # 5% of 100 is 5; 3 sigma above
 
 
 def test_outcomes_that_two_runs_may_share_are_told(run_as: RunAs) -> None:

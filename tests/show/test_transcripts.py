@@ -50,6 +50,7 @@ def records(site: Site, run: Path) -> list[TrialRecord]:
     return stored(site)
 
 
+@pytest.mark.slow
 def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
     run: Path, records: list[TrialRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

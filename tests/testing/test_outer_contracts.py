@@ -558,8 +558,8 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
         (bars(values=lambda rows: sorted(row.trials for row in rows)[::-1]), "is drawn by the name of"),
         (bars(values=lambda rows: [rows[at - 1].trials + rows[at - 3].trials for at in range(4)]), "by other names"),
         (bars(label="n_trials"), "no plain English"),
-        (bars(label="accuracy"), "an axis says accuracy, but shows something else"),
-        (bars(label="cost in USD"), "an axis says usd, but shows something else"),
+        pytest.param(bars(label="accuracy"), "an axis says accuracy, but shows something else", marks=pytest.mark.slow),
+        pytest.param(bars(label="cost in USD"), "an axis says usd, but shows something else", marks=pytest.mark.slow),
         (bars(values=lambda rows: [row.score or 0 for row in rows], label="score"), "as if its score were 0"),
         (
             bars(values=lambda rows: [row.tokens for row in rows], label="trials"),
