@@ -107,7 +107,8 @@ def run(
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
-        command = _resume_command(config, run_dir, [*options.words, *_set_options(overrides or ())], ray)
+        given = [word for override in overrides or () for word in ("--set", override)]
+        command = _resume_command(config, run_dir, [*options.words, *given], ray)
         with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
@@ -179,10 +180,6 @@ def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
 
     with metrics_at(Address.of(metrics)) as served:
         yield Watchers(shown, served)
-
-
-def _set_options(overrides: Sequence[str]) -> list[str]:
-    return [word for override in overrides for word in ("--set", override)]
 
 
 def _resume_command(config: Path, run_dir: Path | None, options: Sequence[str], ray: str | None) -> str:

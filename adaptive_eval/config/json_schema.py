@@ -33,7 +33,7 @@ def json_schema() -> dict[str, Any]:
     schema["properties"]["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
     _complete_benchmarks(schema)
     for title, section in (("RunConfig", schema), ("ModelConfig", sections["ModelConfig"])):
-        _leave_out(section, FILLED_IN[title])
+        section["required"] = [name for name in section.get("required", []) if name not in FILLED_IN[title]]
         for name, key in SHORT_FORMS.items():
             if name in section["properties"] and (section is schema or name in INHERITED):
                 section["properties"][name] = _or_short(section["properties"][name], key, sections)
@@ -114,10 +114,6 @@ def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> st
         if "$ref" in part and (said := sections[_target(part)].get("description")):
             return str(said)
     return f"The {name}, by its kind." if "oneOf" in str(value) else ""
-
-
-def _leave_out(section: dict[str, Any], names: set[str]) -> None:
-    section["required"] = [name for name in section.get("required", []) if name not in names]
 
 
 def _or_short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig, RunConfig
 from adaptive_eval.graders.comparing import AnswersOfModel
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.types import GraderOptions
-from adaptive_eval.launch.types import PoolConfig
 
 LEVEL = 0.5
 """The score of the opponent beside itself, by the rubric that comparisons have where none is given."""
@@ -46,11 +45,6 @@ def with_opponent_among(config: RunConfig) -> RunConfig:
     if config.opponent is None:
         return config
     return config.model_copy(update={"models": (*config.models, config.opponent), "opponent": None})
-
-
-def pool_of(config: RunConfig, models: Sequence[ModelConfig]) -> PoolConfig | None:
-    """The places of the run, where one of these models is served there."""
-    return config.servers.pool if any(model.in_pool for model in models) else None
 
 
 def ranked_names(names: Sequence[str], grader: GraderOptions) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from adaptive_eval.config.decisions import (
 )
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
-from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup, recorded_models
+from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import FUTILITY, Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
@@ -88,7 +88,7 @@ def plan_of(
         prior_counts=known.counts,
         clusters=clusters(questions),
         **({} if weighing is None else weighing._asdict()),
-        recorded=recorded_models(config.models),
+        recorded=frozenset(number for number, model in enumerate(config.models) if model.recorded is not None),
         recorded_ungraded=known.ungraded,
     )
     names = [model.name for model in config.models]
@@ -209,7 +209,8 @@ def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: 
     """
     held = None
     if config.gpu_hours is not None and groups:
-        gpus = _most_gpus_held(models, groups)
+        # of servers that may be up together: one at each place
+        gpus = sum(max(models[one].gpus or 0.0 for one in group.models) * max(len(group.places), 1) for group in groups)
         held = max(3600.0 * config.gpu_hours - gpus * ENDING_SECONDS, TINY)
     return Budget(
         trials=config.trials,
@@ -219,11 +220,6 @@ def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: 
         wall_seconds=config.wall_time,
         held_gpu_seconds=held,
     )
-
-
-def _most_gpus_held(models: Sequence[ModelConfig], groups: Sequence[ServingGroup]) -> float:
-    """GPUs of the servers of a run that may be up together: one at each place."""
-    return sum(max(models[one].gpus or 0.0 for one in group.models) * max(len(group.places), 1) for group in groups)
 
 
 def first_information(

@@ -129,11 +129,6 @@ class ServersConfig(Section):
     sites: SitesConfig = SitesConfig()
 
 
-def recorded_models(models: Iterable[ModelConfig]) -> frozenset[int]:
-    """The models that are never asked, by their numbers."""
-    return frozenset(number for number, model in enumerate(models) if model.recorded is not None)
-
-
 def launched_models(models: Iterable[ModelConfig]) -> frozenset[int]:
     """The models whose servers the run starts, by their numbers."""
     return frozenset(number for number, model in enumerate(models) if model.launch is not None)

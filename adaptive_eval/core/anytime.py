@@ -56,13 +56,9 @@ class Anytime:
         return Mixture(2.0 * (1.0 - self.confidence), self.optimum)
 
 
-def _anytime(confidence: float, start: float) -> Anytime:
-    return Anytime(confidence, start)
-
-
 ANYTIME = RuleEntry(
     name="anytime",
-    make=_anytime,
+    make=Anytime,
     gist="holds at any number of looks, and without a horizon",
     says="A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon.",
     promise=HOLDS_AT_ANY_LOOK,

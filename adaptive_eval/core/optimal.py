@@ -127,10 +127,6 @@ class Optimal:
         return Spacing() if self.spacing is None else self.spacing
 
 
-def _optimal(confidence: float, start: float, worth: float = WORTH) -> Optimal:
-    return Optimal(confidence, start, worth)
-
-
 AT_ANY_LOOKS = (
     "A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon of "
     "{horizon}, and c is such that the promise holds at whatever looks are taken from the first one on."
@@ -139,7 +135,7 @@ AT_ANY_LOOKS = (
 
 OPTIMAL = RuleEntry(
     name="optimal",
-    make=_optimal,
+    make=Optimal,
     gist="holds at any number of looks, and gives up early",
     says="A comparison is called, or given up, where backward induction says that further trials would cost more than "
     "they are worth: a call is worth {worth} times what it costs to take a comparison to {horizon}.",

@@ -9,7 +9,7 @@ a model's own outcomes would bias its score and break the promise of the rule, D
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +50,6 @@ class Policy(Protocol):
     def allocate(self, view: View) -> IntArray:
         """Further trials (L, M) of each model and question, at most `view.sizes` of each model."""
         ...
-
-
-def weighs_questions(policy: Policy) -> TypeGuard[UnresolvedPairs]:
-    """A policy that serves the models of open pairs alone, each by weights: runs side by side can be served at once."""
-    return isinstance(policy, UnresolvedPairs)
 
 
 def asks_only_open(policy: Policy) -> bool:

@@ -57,10 +57,6 @@ class Sequential:
         """The constant c."""
         return self._shape().critical(2.0 * (1.0 - self.confidence))
 
-    def p_at_horizon(self, height: FloatArray) -> FloatArray:
-        """The one-sided p-value of |z| t**kappa."""
-        return self._shape().p_value(height, 1.0, sides=1)
-
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         return self._shape().p_value(sign * evidence.z, evidence.information, sides=1)
 
@@ -115,7 +111,7 @@ class ContinuedSequential:
         height = np.maximum(sign * evidence.z, 0.0) * _reached(evidence) ** self.rule.kappa
         for one in reversed(self.spent_errors):
             height = (one.first if sign > 0 else one.second).old_height(height)
-        return self.rule.p_at_horizon(height)
+        return self.rule._shape().p_value(height, 1.0, sides=1)
 
     def at_level(self, alpha: float) -> ContinuedSequential:
         return replace(self, rule=self.rule.at_level(alpha))

@@ -29,7 +29,7 @@ from adaptive_eval.core.look import (
     trials_to_horizons,
 )
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.policies import View, spread_over_open, weighs_questions
+from adaptive_eval.core.policies import UnresolvedPairs, View, spread_over_open
 from adaptive_eval.core.reasons import why_no_further
 from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.side_by_side import chosen, some_of, undecided, with_chosen
@@ -232,7 +232,8 @@ class RunStack:
         pairs, power, of = pairs[chosen], power[chosen], of[chosen]
         view = self._view(look, pairs, power, trials)
         policy = self._plan.policy
-        if not weighs_questions(policy):
+        # one that serves the models of open pairs alone, each by weights: runs side by side can be served at once
+        if not isinstance(policy, UnresolvedPairs):
             return self._compose_singly(view, of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool))
         of_runs = view.trial_var.reshape(self._issued.shape)
         weights = policy.weights(of_runs, view.question_weights).reshape(view.issued.shape)

@@ -114,11 +114,6 @@ def question_from_log(key: str, asked: LoggedQuestion) -> Question:
     return Question(key, asked.prompt, asked.answer, asked.choices, asked.cluster)
 
 
-def has_all_to_run(questions: Sequence[Question]) -> bool:
-    """The logs have all that asking on would need."""
-    return all(question.prompt.strip() and question.answer.strip() for question in questions)
-
-
 def run_name(path: Path) -> str:
     """A name of a run for a directory."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).lstrip("._-")[:100] or "imported"

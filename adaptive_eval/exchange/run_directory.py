@@ -21,7 +21,6 @@ from adaptive_eval.exchange.configure import (
     ImportTerms,
     config_text,
     config_tree,
-    has_all_to_run,
     question_from_log,
     question_lines,
     run_name,
@@ -182,7 +181,7 @@ class RunDraft:
                 config = config.model_copy(update={"grader": Logged()})
         else:
             questions = tuple(question_from_log(key, one) for key, one in gathering.asked.items())
-            can_go_on = has_all_to_run(questions)
+            can_go_on = all(question.prompt.strip() and question.answer.strip() for question in questions)
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_go_on)
         imported = _import_event(gathering, terms, self._seeds_match)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling, gpu_share
@@ -34,11 +34,21 @@ class ReplyUse(NamedTuple):
 NO_REPLY = ReplyUse()
 
 
+def chats(server: EndpointConfig) -> EndpointConfig:
+    """The server, if it is asked in chats."""
+    if server.api != "chat":
+        raise refuse("must have `api: chat`", "its instructions and the answer are separate messages of a chat")
+    return server
+
+
+ChatServer = Annotated[EndpointConfig, AfterValidator(chats)]
+
+
 class AskedGrader(GraderOptions):
     """A language model on a server of its own is asked about each answer."""
 
     kind: Literal["judge", "verifier"]
-    server: EndpointConfig
+    server: ChatServer
     """Where it is served, and under which name; `api` is chat."""
     sampling: Sampling
     """How its replies are drawn."""
@@ -61,11 +71,6 @@ class AskedGrader(GraderOptions):
         if [one[1] for one in PLACEHOLDER.finditer(template)].count("answer") != 1:
             raise refuse("must have {answer} once", "write {answer} where the answer is to stand")
         return template
-
-    @field_validator("server")
-    @classmethod
-    def _chats(cls, server: EndpointConfig) -> EndpointConfig:
-        return chats(server)
 
     @property
     def replies(self) -> int:
@@ -125,13 +130,6 @@ class AskedGrader(GraderOptions):
         """Bytes of a request that shows so many bytes of an answer; no tokenizer makes more tokens than bytes."""
         sent = self.transcript(question, "")
         return len(sent.system.encode()) + len(sent.user.encode()) + seen
-
-
-def chats(server: EndpointConfig) -> EndpointConfig:
-    """The server, if it is asked in chats."""
-    if server.api != "chat":
-        raise refuse("must have `api: chat`", "its instructions and the answer are separate messages of a chat")
-    return server
 
 
 def spent_in(signals: Mapping[str, SignalValue]) -> Cost | None:

@@ -13,7 +13,7 @@ from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, spent_signa
 from adaptive_eval.graders.ballots import BallotField, Said, lines_wanted, object_wanted, reply_format
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, Voted
-from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge, agreement_signals
+from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterion
 from adaptive_eval.graders.transcript import InstructionWriter, Transcript, transcript_of, warning_words
@@ -78,7 +78,8 @@ class Judge(AskedGrader):
 
     @model_validator(mode="after")
     def _check_one_reply_kind(self) -> "Judge":
-        given = [name for name in ("verdicts", "scores", "against") if getattr(self, name) != _default(name)]
+        defaults = {name: Judge.model_fields[name].default for name in ("verdicts", "scores", "against")}
+        given = [name for name, default in defaults.items() if getattr(self, name) != default]
         if len(given) > 1:
             raise refuse(f"has {' and '.join(given)}, which ask for different things", "keep one of them")
         if not (self.panel or self.scores or self.against) and self.votes % 2 == 0:
@@ -144,7 +145,7 @@ class Judge(AskedGrader):
     @property
     def agreements(self) -> tuple[str, ...]:
         """Signals of a panel: how far each judge agrees with the decision; the first is this one's."""
-        return agreement_signals(len(self.panel) + 1) if self.panel else ()
+        return tuple(f"agreement_{number}" for number in range(1, len(self.panel) + 2)) if self.panel else ()
 
     def key_problem(self, question: Question) -> str | None:
         return self.form.key_problem(question)
@@ -206,7 +207,3 @@ class Judge(AskedGrader):
         """The signals of what was voted."""
         told = {**self.form.signals_of_vote(voted), "agreement": voted.agreement}
         return Marks({**told, **spent_signals(used, replies)}, ", ".join(voted.said) or None)
-
-
-def _default(name: str) -> object:
-    return Judge.model_fields[name].default

@@ -4,10 +4,10 @@ Judges have faults of their own, and models that were trained alike have them in
 are read, is said once for all of them; each has a server, and prices and limits of its own.
 """
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.graders.asked import chats
+from adaptive_eval.endpoints.types import Limits, Sampling
+from adaptive_eval.graders.asked import ChatServer
 from adaptive_eval.sections import Price, Section
 
 MOST_FURTHER = 8
@@ -16,7 +16,7 @@ MOST_FURTHER = 8
 class FurtherJudge(Section):
     """A judge beside the first, which is asked the same."""
 
-    server: EndpointConfig
+    server: ChatServer
     """Where it is served, and under which name; `api` is chat."""
     sampling: Sampling | None = None
     """How its verdicts are drawn; default: as those of the first."""
@@ -26,13 +26,3 @@ class FurtherJudge(Section):
     """Of its tokens."""
     gpus: float | None = Field(None, gt=0)
     """GPUs that serve it."""
-
-    @field_validator("server")
-    @classmethod
-    def _chats(cls, server: EndpointConfig) -> EndpointConfig:
-        return chats(server)
-
-
-def agreement_signals(judges: int) -> tuple[str, ...]:
-    """The names of the signals that say how far each of so many judges agrees with what was decided."""
-    return tuple(f"agreement_{number}" for number in range(1, judges + 1))

@@ -67,7 +67,8 @@ def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str
         raise ConfigError(f"benchmark.inspect: {benchmark.inspect} did not load within {LIST_SECONDS:.0f} s")
     told = _message(done.stdout)
     if "" not in told:
-        why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
+        said = done.stderr.decode(errors="replace").strip()[-LAST_WORDS:]
+        why = told.get("problem") or said or f"its process ended with {done.returncode}"
         known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
         near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
         hub = "; the Hugging Face hub cannot be reached" if _lacks_the_hub(benchmark.inspect, folder) else ""
@@ -273,7 +274,3 @@ def _message(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return told if isinstance(told, dict) else {}
-
-
-def _last_words(errors: bytes) -> str:
-    return errors.decode(errors="replace").strip()[-LAST_WORDS:]

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from adaptive_eval.sections import Seconds, Section, refuse
 
@@ -41,6 +41,10 @@ def require_amounts(resources: Mapping[str, float] | None) -> Mapping[str, float
     return resources
 
 
+Variables = Annotated[Mapping[str, VariableValue], AfterValidator(require_variables)]
+Resources = Annotated[Mapping[str, float] | None, AfterValidator(require_amounts)]
+
+
 class PoolConfig(Section):
     """Places, such as the GPUs of this machine: each serves one model at a time, whichever has something to be asked.
 
@@ -54,10 +58,10 @@ class PoolConfig(Section):
     had from the nodes of the cluster as they come."""
     most: int | None = Field(None, ge=1, le=1024)
     """Of a cluster: how many places the run has at a time at most."""
-    resources: Mapping[str, float] | None = None
+    resources: Resources = None
     """Of a cluster: what each place takes of its node, in Ray's words: {GPU: 2, CPU: 4}. Default: of each word as much
     as that model of the pool needs which needs most of it."""
-    env: Mapping[str, VariableValue] = Field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": "{place}"})
+    env: Variables = Field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": "{place}"})
     """Variables that every server of the pool gets; {place} is where it runs, on a cluster the GPUs that Ray gave it.
     Default: CUDA_VISIBLE_DEVICES is that; on a cluster, where Ray sets it, none."""
 
@@ -72,16 +76,6 @@ class PoolConfig(Section):
         if repeated := sorted({word for word in words if words.count(word) > 1}):
             raise refuse(f"must have different names, but {repeated[0]} is there twice", "name each place once")
         return places
-
-    @field_validator("env")
-    @classmethod
-    def _sets_variables(cls, env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
-        return require_variables(env)
-
-    @field_validator("resources")
-    @classmethod
-    def _are_amounts(cls, resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
-        return require_amounts(resources)
 
     @model_validator(mode="after")
     def _check_places(self) -> "PoolConfig":
@@ -127,7 +121,7 @@ class LaunchConfig(Section):
     the environment, runs in the folder of the configuration, and writes to the folder `logs` of the run.
     """
 
-    env: Mapping[str, VariableValue] = Field(default_factory=dict)
+    env: Variables = Field(default_factory=dict)
     """Variables for the server, over those of the environment, such as CUDA_VISIBLE_DEVICES: "0,1"; {port}, {host},
     {model} and {place} (of the pool, or what `exclusive` says) are filled in."""
     command: str | tuple[str, ...] | None = None
@@ -156,19 +150,9 @@ class LaunchConfig(Section):
 
     sites: int = Field(1, ge=1, le=1024)
     """With `--ray`: on how many sites of the cluster the model is served at the same time."""
-    resources: Mapping[str, float] | None = None
+    resources: Resources = None
     """With `--ray`: what each of them takes of its node, in Ray's words: {GPU: 8, CPU: 4}. Default: one CPU, and the
     model's `gpus`; without them as many as vLLM's flags split it among, and none beside a `command`."""
-
-    @field_validator("resources")
-    @classmethod
-    def _amounts(cls, resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
-        return require_amounts(resources)
-
-    @field_validator("env")
-    @classmethod
-    def _names_variables(cls, env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
-        return require_variables(env)
 
     @field_validator("command")
     @classmethod

@@ -109,9 +109,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 def render(prompt: PromptConfig, question: Question, api: Literal["chat", "completions"] = "chat") -> Prompt:
     """Messages that a model is sent for a question."""
     asked = _fill_template(prompt.template, question)
-    shown = [
-        (_fill_template(prompt.template, _example_question(example)), example.answer) for example in prompt.few_shot
-    ]
+    examples = [Question("few_shot", one.prompt, one.answer, one.choices) for one in prompt.few_shot]
+    shown = [(_fill_template(prompt.template, one), one.answer) for one in examples]
     if api == "chat":
         system = [Message("system", prompt.system)] if prompt.system is not None else []
         turns = [turn for ask, answer in shown for turn in (Message("user", ask), Message("assistant", answer))]
@@ -127,10 +126,6 @@ def _fill_template(template: str, question: Question) -> str:
             f"prompt.template has {{choices}}, but question {question.id!r} has none; set questions.fields.choices"
         )
     return fill(template, _values(question))
-
-
-def _example_question(example: FewShotExample) -> Question:
-    return Question("few_shot", example.prompt, example.answer, example.choices)
 
 
 def _values(question: Question) -> dict[str, str]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.questions import Question
 from adaptive_eval.record.lines import first_few
 from adaptive_eval.record.prior import asks_otherwise, rubric_problems
 from adaptive_eval.record.recorded import LOGS, Recorded, kept_outcomes, outcomes_digest
@@ -67,7 +66,8 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
             "question: ask only those that it has, or ask the models anew"
         )
     for question in prepared.questions:
-        if question.id in there and _another_key(question, there[question.id]):
+        other = there.get(question.id, question)
+        if question.answer and other.answer and question.answer != other.answer:
             yield (
                 f"was graded by another answer key to question {question.id!r}; `adaptive-eval regrade` it with this "
                 "configuration"
@@ -82,10 +82,6 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
 def _graded_by_logs(stored: StoredRun) -> bool:
     """Grades are those of imported logs: results warn that the grader may differ."""
     return any(event.graded_by is None for event in events_of_kind(stored.events, TrialsImported))
-
-
-def _another_key(one: Question, other: Question) -> bool:
-    return bool(one.answer and other.answer) and one.answer != other.answer
 
 
 GO_ON = "let that run go on first"

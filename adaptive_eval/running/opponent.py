@@ -8,7 +8,7 @@ ends before it has asked anybody else, and its next start asks for the rest.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from adaptive_eval.config.opponent import opponent_trials, pool_of
+from adaptive_eval.config.opponent import opponent_trials
 from adaptive_eval.config.other_answers import answers_in, with_others
 from adaptive_eval.config.prepare import PreparedRun, with_question_answers, with_questions
 from adaptive_eval.errors import ConfigError
@@ -83,11 +83,12 @@ def _opponent_run(prepared: PreparedRun, trials: int) -> PreparedRun:
     part = first_part_changes(config, SUFFIX, trials, config.budget)
     if config.trials.seeds == "coupled":
         part["trials"] = part["trials"].model_copy(update={"seeds": "hashed"})
+    pool = config.servers.pool if any(model.in_pool for model in models) else None
     changes = {
         **part,
         "models": models,
         "opponent": None,
-        "servers": config.servers.model_copy(update={"pool": pool_of(config, models)}),
+        "servers": config.servers.model_copy(update={"pool": pool}),
         "grader": AsTheyAre(),
         "rubric": ANSWERED,
     }

@@ -91,7 +91,8 @@ class SimulatedJudge:
     def _scored(self, name: str, levels: list[str], marked: Mapping[str, str], prompt: str, seed: int) -> str:
         """A level of one criterion: of `form` whether the answer has a box, of any other whether it is right."""
         said, biased, moved = map(unit_float, hashed_integers(3, "criterion", name, prompt, seed))
-        holds = bool(_BOXED.search(marked["answer"])) if name == "form" else _is_right(marked)
+        right = _number_in(marked["answer"]) == marked.get("reference", "").strip()
+        holds = bool(_BOXED.search(marked["answer"])) if name == "form" else right
         level = levels[-1] if said < self.says_right[0 if holds else 1] else levels[0]
         if biased < self.position_bias:
             level = levels[0]
@@ -122,10 +123,6 @@ def _number_in(answer: str) -> str | None:
     """The number that an answer comes to, in a box or not."""
     found = _NUMBER.findall(answer)
     return found[-1] if found else None
-
-
-def _is_right(marked: Mapping[str, str]) -> bool:
-    return _number_in(marked["answer"]) == marked.get("reference", "").strip()
 
 
 HABITS = ("right", "wrong", "position_bias", "susceptibility", "mute")

@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
-from uuid import uuid4
 
 from adaptive_eval.errors import AdaptiveEvalError, StoreError
 from adaptive_eval.files import remove_drafts, write_whole
@@ -28,11 +27,6 @@ BLOCK = 1024 * 1024
 OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci"}
 """Storages without folders, where making one would make a bucket."""
 MEND = "What was committed is intact: free space or mend the cause"
-
-
-def new_name(first: int) -> str:
-    """A name for the segment that begins with this trial, which no other has."""
-    return f"{first:09}-{uuid4().hex[:12]}.parquet"
 
 
 def is_given(url: str, given: str | None) -> bool:

@@ -75,11 +75,6 @@ def checksum_in_sql(table: str, row: str = "") -> str:
     return f"checksum({', '.join(f'{row}{column}' for column in COLUMNS[table])})"
 
 
-def register_checksum(connection: sqlite3.Connection) -> None:
-    """Have SQL know `checksum`."""
-    connection.create_function("checksum", -1, checksum, deterministic=True)
-
-
 def keep_checksums(connection: sqlite3.Connection) -> None:
     """Keep checksums of all that this connection writes; makes the tables for them where there are none."""
     for statement in TABLES.split(";")[:-1]:
@@ -146,7 +141,8 @@ def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> C
     after = after if table in OF_TRIALS else 0
     expected, missing = _expected(connection, table, after)
     whole = connection.text_factory
-    connection.text_factory = _any_text
+    # invalid UTF-8 then differs from its checksum, and raises no error
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     query = f"SELECT {_key(table)}, {', '.join(COLUMNS[table])}, {expected} FROM {table}"
     query += f" WHERE id > {after:d}" if after else ""
     try:
@@ -179,8 +175,3 @@ def _expected(connection: sqlite3.Connection, table: str, after: int) -> tuple[s
         f"SELECT row_checks.row FROM row_checks WHERE place = '{table}' AND {beyond}NOT EXISTS "
         f"(SELECT 1 FROM {table} WHERE {by_number}{key} = row_checks.row)",
     )
-
-
-def _any_text(data: bytes) -> str:
-    """Decode any bytes: invalid UTF-8 then differs from its checksum, and raises no error."""
-    return data.decode("utf-8", "surrogateescape")

@@ -287,7 +287,7 @@ def _connect(directory: Path, mode: str) -> sqlite3.Connection:
     with explained(directory):
         # Used by one thread at a time: the main thread while it opens and closes, the writer's in between.
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
-        checksums.register_checksum(connection)
+        connection.create_function("checksum", -1, checksums.checksum, deterministic=True)
         return connection
 
 

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.sections import LEDGER, SEGMENTS
 from adaptive_eval.store import database
-from adaptive_eval.store.answer_places import AnswerPlace, is_given, new_name, place_at
+from adaptive_eval.store.answer_places import AnswerPlace, is_given, place_at
 from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.events.answers import AnswersKept
 from adaptive_eval.store.records import TrialRecord, counted_size
@@ -108,7 +109,7 @@ class AnswerMover:
     def name_next(self) -> None:
         """Name the next segment, within a transaction; one that could not be written is tried again."""
         if self._name is None:
-            name = new_name(self._last + 1)
+            name = f"{self._last + 1:09}-{uuid4().hex[:12]}.parquet"
             self._connection.execute("INSERT INTO segments (name, place, last) VALUES (?, ?, 0)", (name, self._url))
             self._name = name
 
@@ -196,7 +197,8 @@ class AnswerMover:
             data = segment_of(gathering, tokens=tokens)
         if gathering.moved:
             self._place.write(name, data)
-        return WrittenSegment(name, gathering.last, gathering.moved, len(data), segment_digest(data))
+        digest = blake2b(data, digest_size=32).hexdigest()
+        return WrittenSegment(name, gathering.last, gathering.moved, len(data), digest)
 
 
 class _Gathering:
@@ -213,7 +215,7 @@ class _Gathering:
             if characters >= SEGMENT_CHARACTERS or seen == SEGMENT_TRIALS:
                 return
             self.last, seen = number, seen + 1
-            if not _is_moved(packed):
+            if sum(len(one) for one in packed if one is not None) < SHORTEST_MOVED:
                 continue
             text, reasoning = map(unpack_text, packed)
             characters += len(text or "") + len(reasoning or "") + len(tokens or b"")
@@ -223,10 +225,6 @@ class _Gathering:
                 yield SegmentRow(model, question, trial, text, reasoning, tokens)
 
 
-def _is_moved(packed: Sequence[str | bytes | None]) -> bool:
-    return sum(len(one) for one in packed if one is not None) >= SHORTEST_MOVED
-
-
 def _is_unicode(text: str | None) -> bool:
     """Parquet has no other texts: half of a surrogate pair stays in the ledger."""
     try:
@@ -234,11 +232,6 @@ def _is_unicode(text: str | None) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def segment_digest(data: bytes) -> str:
-    """The digest of a whole segment."""
-    return blake2b(data, digest_size=32).hexdigest()
 
 
 def open_mover(directory: Path, answers: str, name: str, connection: sqlite3.Connection) -> AnswerMover | None:

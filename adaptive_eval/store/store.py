@@ -25,7 +25,6 @@ from adaptive_eval.store.records import (
     CommitBatch,
     Regrade,
     RunHeader,
-    StoredLook,
     TrialKey,
     TrialRecord,
 )
@@ -181,7 +180,9 @@ class Store:
             if kept:
                 writes.executemany(INSERT_LOGPROBS, kept)
             writes.executemany(_REGRADE, (self._regrade_row(verdict) for verdict in batch.verdicts))
-            self._write_looks(writes, batch.looks, now)
+            writes.executemany(
+                _INSERT_LOOK, ((self._configuration, look.number, now, pack_json(look.body)) for look in batch.looks)
+            )
             write_events(writes, batch.events, now)
             self._keep_ledger(writes, batch)
             if batch.elapsed is not None:
@@ -234,7 +235,7 @@ class Store:
             if header is not None:
                 if changes:
                     write_events(writes, [self._configured(changes)], time.time())
-                _update_meaning(writes, header)
+                writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
                 _update_questions(writes, header)
                 insert_configuration(writes, header.configuration, time.time())
             write_events(writes, [event] if isinstance(event, Event) else event, time.time())
@@ -331,12 +332,6 @@ class Store:
         """The event of changed settings, with what was known when they were made: a later look depends on it."""
         return SettingsChanged(self.reader.trial_count(), self.reader.most_looks(), tuple(changes))
 
-    def _write_looks(self, writes: LedgerWrites, looks: Sequence[StoredLook], now: float) -> None:
-        writes.executemany(
-            _INSERT_LOOK,
-            ((self._configuration, look.number, now, pack_json(look.body)) for look in looks),
-        )
-
     def _keep_ledger(self, writes: LedgerWrites, batch: CommitBatch) -> None:
         """Enter what is asked for, and cross out what has come, if there is anything to be crossed out."""
         self._entered = self._entered or bool(batch.sent)
@@ -428,10 +423,6 @@ def _write_beginning(writes: LedgerWrites, header: RunHeader) -> None:
     write_run(writes, header, time.time())
     insert_models(writes, header.models)
     insert_questions(writes, header.questions)
-
-
-def _update_meaning(writes: LedgerWrites, header: RunHeader) -> None:
-    writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
 
 
 def _update_questions(writes: LedgerWrites, header: RunHeader) -> None:

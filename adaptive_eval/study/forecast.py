@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
@@ -28,7 +29,7 @@ from adaptive_eval.study.pilot import (
     with_batch_times,
 )
 from adaptive_eval.study.same_seeds import same_seed_sentences
-from adaptive_eval.study.scenario import Scenario, ServiceCosts, groups_in_turn, simulated_decisions
+from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
@@ -116,14 +117,17 @@ def _scene(
     launches = [model.launch for model in models if model.launch is not None]
     return Scenario(
         bench=prepared.plan.bench,
-        decisions=simulated_decisions(prepared),
+        # without what only a run needs: addresses and keys stay where they are
+        decisions=Decisions.model_construct(
+            **{name: getattr(prepared.config, name) for name in Decisions.model_fields}
+        ),
         names=prepared.models,
         served=ServiceCosts(
             usage=usage,
             costs=cost_table(models, usage, grade.cost),
             slots=[request_slots(model, prepared.plan.bench.questions * prepared.plan.trials.max) for model in models],
             recorded=None if begun is None else begun.outcomes,
-            in_turn=groups_in_turn(prepared),
+            in_turn=[group for group in prepared.config.serving_groups if group.in_turn],
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
             wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
             overlap=all(one.overlap for one in launches),

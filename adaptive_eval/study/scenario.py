@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import plan_on
-from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
@@ -53,11 +52,6 @@ def scaled(budget: Budget, factor: float) -> Budget:
         gpu_seconds=None if budget.gpu_seconds is None else budget.gpu_seconds * factor,
         wall_seconds=None if budget.wall_seconds is None else budget.wall_seconds * factor,
     )
-
-
-def is_capped(budget: Budget) -> bool:
-    """Whether anything is capped."""
-    return any(getattr(budget, name) is not None for name in CAPS)
 
 
 def only_trials(budget: Budget) -> bool:
@@ -167,13 +161,3 @@ class Scenario:
         cap = budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, TINY)
         return replace(plan, budget=replace(budget, wall_seconds=left))
-
-
-def simulated_decisions(prepared: PreparedRun) -> Decisions:
-    """The decisions without what only a run needs: addresses and keys stay where they are."""
-    return Decisions.model_construct(**{name: getattr(prepared.config, name) for name in Decisions.model_fields})
-
-
-def groups_in_turn(prepared: PreparedRun) -> Sequence[ServingGroup]:
-    """Models that share places, of which there are fewer than models."""
-    return [group for group in prepared.config.serving_groups if group.in_turn]

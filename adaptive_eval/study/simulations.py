@@ -22,12 +22,12 @@ from scipy.special import ndtri
 from adaptive_eval.core import Budget
 from adaptive_eval.study.scenario import (
     BOUNDLESS,
+    CAPS,
     FACTORS,
     Scenario,
     Variant,
     confidences,
     covers_everything,
-    is_capped,
     only_trials,
     scaled,
 )
@@ -126,7 +126,7 @@ def simulate_all(
     """
     own, few = scenario.decisions.stopping.confidence, max(len(worlds) // TABLE_SHARE, 1)
     need = Variant(own, scaled(budget, BOUNDLESS))
-    capped = Variant(own, budget) if is_capped(budget) else None
+    capped = Variant(own, budget) if any(getattr(budget, name) is not None for name in CAPS) else None
     first = [need] if capped is None else [need, capped]
     cells = len(confidences(scenario.decisions)) + len(FACTORS) - 2
     expected = len(worlds) * len(first) + few * cells

@@ -132,7 +132,9 @@ class _Worker:
         bundles: list[list[int]] = []
         for number, job in enumerate(jobs):
             if self._can_be_stacked(job):
-                alike.setdefault(_without_trial_cap(job.variant), []).append(number)
+                # runs side by side may differ in their cap on trials alone
+                uncapped = job.variant._replace(budget=replace(job.variant.budget, trials=None))
+                alike.setdefault(uncapped, []).append(number)
             else:
                 bundles.append([number])
         for numbers in alike.values():
@@ -159,11 +161,6 @@ class _Worker:
         return [
             run.after(scenario.before) for run in simulate_side_by_side(plan, stacked, scenario.served, scenario.seed)
         ]
-
-
-def _without_trial_cap(variant: Variant) -> Variant:
-    """The variant without its cap on trials, the only thing in which runs side by side may differ."""
-    return variant._replace(budget=replace(variant.budget, trials=None))
 
 
 def _split_evenly(numbers: Sequence[int], most: int) -> list[list[int]]:

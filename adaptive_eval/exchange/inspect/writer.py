@@ -94,11 +94,6 @@ class SampleCounts:
             self.scored[question] += 1
 
 
-def start_member(subject: LoggedModel) -> Json:
-    """The member that comes first, whether or not the log is finished."""
-    return {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
-
-
 def header_member(subject: LoggedModel, start: Json, samples: SampleCounts) -> Json:
     """The whole header."""
     reader = subject.source.reader
@@ -234,7 +229,8 @@ def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> N
 
 def _write_log(archive: ZipFile, subject: LoggedModel, before: int, on_progress: OnProgress) -> int:
     """Write every member, the header last, as Inspect does; gives the samples written so far."""
-    source, start, samples = subject.source, start_member(subject), SampleCounts(len(subject.source.questions))
+    source, samples = subject.source, SampleCounts(len(subject.source.questions))
+    start: Json = {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
     summaries: list[Json] = []
     _put(archive, "_journal/start.json", start)
     for record in source.reader.trials_of(subject.name):

@@ -13,7 +13,6 @@ from typing import Literal
 
 import orjson
 
-from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.store import TrialRecord
@@ -86,13 +85,12 @@ def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
         row = _row(record, source.rubric)
         if texts:
             row["text"], row["reasoning"] = valid_text(record.answer.text), valid_text(record.answer.reasoning)
-            row["token_logprobs"] = named_tokens(record.answer.token_logprobs)
+            told = record.answer.token_logprobs
+            row["token_logprobs"] = told and {
+                "tokens": list(map(valid_text, told.tokens)),
+                "logprobs": list(told.values),
+            }
         yield row
-
-
-def named_tokens(told: AnswerLogprobs | None) -> dict[str, object] | None:
-    """Tokens and their log-probabilities; None where they were not kept."""
-    return None if told is None else {"tokens": list(map(valid_text, told.tokens)), "logprobs": list(told.values)}
 
 
 def _row(record: TrialRecord, rubric: Rubric) -> Row:

@@ -155,7 +155,7 @@ def _served(title: str, root: str, data: Mapping[str, str]) -> str:
 def _document(title: str, head: str, tail: str, data: Mapping[str, str]) -> str:
     body = (
         f'<noscript><p>{_NO_SCRIPT}</p></noscript>\n<div id="page"></div>\n'
-        f'<script id="glossary" type="application/json">{_glossary()}</script>\n{tail}'
+        f'<script id="glossary" type="application/json">{_as_json(dict(GLOSSARY))}</script>\n{tail}'
     )
     return _framed(title, head, body, data)
 
@@ -168,11 +168,6 @@ def _framed(title: str, head: str, body: str, data: Mapping[str, str]) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(title)}</title>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
-
-
-@cache
-def _glossary() -> str:
-    return _as_json(dict(GLOSSARY))
 
 
 def _as_json(value: object) -> str:
