@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text, last_box
-from adaptive_eval.graders.oversized import oversized
+from adaptive_eval.graders.oversized import LIGHT, oversized, sizes
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
@@ -69,8 +69,6 @@ def rational(latex: str) -> Fraction | None:
     return Fraction(-top if match[1] == "-" else top, bottom) if bottom else None
 
 
-SLOW_SIGNS = re.compile(r"\\(?:i{0,3}nt|oint|sum|prod|lim)(?![a-zA-Z])")
-"""What math-verify works out term by term, or by trying rules; a key that has them is compared like any other."""
 MAX_EXPRESSION = 1_000
 MAX_DEPTH = 30
 """Answers that are longer, or nested deeper, are compared as text and as numbers only."""
@@ -107,7 +105,7 @@ class Math(GraderOptions):
 
     def is_slow(self, text: str, question: Question) -> bool:
         said = last_box(final_text(text)) or text[-TAIL:]
-        return bool(SLOW_SIGNS.search(said)) and not SLOW_SIGNS.search(question.answer)
+        return len(said) <= MAX_EXPRESSION and oversized(said, unwrapped_key(question.answer), LIGHT) is not None
 
     def grade(self, text: str, question: Question) -> Marks:
         final = final_text(text)
@@ -161,18 +159,10 @@ def unwrapped_key(key: str) -> str:
     return last_box(key) or key.strip().strip("$").strip()
 
 
-def _too_deep(expression: str) -> bool:
-    depth = deepest = 0
-    for character in expression:
-        depth += (character in "{([") - (character in "})]")
-        deepest = max(deepest, depth)
-    return deepest > MAX_DEPTH
-
-
 @lru_cache(maxsize=16_384)
 def _verified(key: str, said: str) -> bool:
     """math-verify finds the two expressions equal."""
-    if len(said) > MAX_EXPRESSION or _too_deep(said):
+    if len(said) > MAX_EXPRESSION or sizes(said)["depth"] > MAX_DEPTH:
         return False
     what = oversized(said, unwrapped_key(key))
     too_large = GraderError(f"cannot compare an answer of this size ({what}) with its key")

@@ -7,7 +7,8 @@ its answers may, too.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 MOST = {
@@ -21,6 +22,19 @@ MOST = {
     "bars": 16,
 }
 """An answer's limits, whatever its key has. A `power` is that of a group, an `exponent` that of a single sign."""
+LIGHT = {
+    "digits": 15,
+    "power": 4,
+    "exponent": 60,
+    "factorial": 15,
+    "binomial": 30,
+    "parts": 12,
+    "bars": 4,
+    "depth": 4,
+    "functions": 2,
+    "series": 0,
+}
+"""Limits of what is surely compared in a moment; what has more may take long."""
 _OPENING, _CLOSING = "({[", ")}]"
 _NUMBER = re.compile(r"(?<![.\d])\d+")
 """Without the digits behind a point, which make nothing larger."""
@@ -29,6 +43,9 @@ _OF_FACTORIAL = re.compile(r"!\s*[)}\]]+\s*!")
 _BINOMIAL = re.compile(r"\\[dt]?binom\s*\{([^{}]*)\}")
 _NUMERIC = re.compile(r"[\d^{}()\s*+!-]+|\\cdot|\\times")
 _PLAIN_SUM = re.compile(r"[\d\s+-]+")
+_FUNCTION = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln|exp)")
+_SERIES = re.compile(r"\\(?:i{0,3}nt|oint|sum|prod|lim)(?![a-zA-Z])")
+"""What math-verify works out term by term, or by trying rules."""
 _POWER = re.compile(r"\s*(\d+)\s*\^\s*\{?\s*(\d+)\s*\}?\s*")
 
 
@@ -41,10 +58,10 @@ class _Group(NamedTuple):
     """The largest within it."""
 
 
-def oversized(said: str, key: str) -> str | None:
-    """The measure of an answer that is too large to be compared; None if none is."""
+def oversized(said: str, key: str, limits: Mapping[str, int] = MOST) -> str | None:
+    """The measure by which an answer is larger than its key and the limits; None if none is."""
     given, wanted = sizes(said), sizes(key)
-    return next((name for name, most in MOST.items() if given[name] > max(most, wanted[name])), None)
+    return next((name for name, most in limits.items() if given[name] > max(most, wanted[name])), None)
 
 
 def sizes(latex: str) -> dict[str, float]:
@@ -57,6 +74,8 @@ def sizes(latex: str) -> dict[str, float]:
         found["binomial"] = max(found["binomial"], _whole(above))
     found["parts"] = max(latex.count(","), latex.count("+") + latex.count("-"), latex.count(")"))
     found["bars"] = latex.count("|")
+    found["depth"] = max(accumulate((sign in _OPENING) - (sign in _CLOSING) for sign in latex), default=0)
+    found["functions"], found["series"] = len(_FUNCTION.findall(latex)), len(_SERIES.findall(latex))
     for name, power in _powers(latex):
         found[name] = max(found[name], power)
     return found

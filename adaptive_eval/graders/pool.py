@@ -3,8 +3,8 @@
 Worker processes are started when there is work, killed when they hang, replaced when they are gone. The clock of an
 answer starts when its worker begins with it, and runs in the worker. The parent steps in only where a worker is silent
 for longer than that: it is killed, the answer it was at is a grader error, and what it had not begun goes to another.
-What uses up the time or the memory, or ends its worker, gets the benefit of the doubt once: the answer is tried again
-in a fresh process, and after that by nobody in this start of the run.
+What has computed until its time was over is given up. What waits in vain, uses up the memory or ends its worker is
+tried once more, in a fresh process, and after that by nobody in this start of the run.
 
 An answer that takes longer than `PATIENCE` holds up no other: its worker goes on with it beside the others, and gives
 way to them. As many are at such answers as at usual ones. What is slow beyond that waits for one of these, as does what
@@ -34,13 +34,22 @@ from adaptive_eval.graders.types import (
     reads_as_refusal,
     token_facts,
 )
-from adaptive_eval.graders.worker import GradingTask, TaskDone, TaskFailed, Worker, WorkerDead, WorkerHung, WorkerSetup
+from adaptive_eval.graders.worker import (
+    GradingTask,
+    TaskDone,
+    TaskFailed,
+    Worker,
+    WorkerDead,
+    WorkerHung,
+    WorkerSetup,
+    took_longer,
+)
 from adaptive_eval.questions.types import Question
 
 BATCH = 32
 BATCH_CHARACTERS = 1_000_000
 START_LIMIT = 120.0
-GRACE = 1.0
+GRACE = 2.0
 """Seconds beyond the time limit after which a silent worker is killed."""
 PATIENCE = 0.5
 """Seconds after which an answer has taken long."""
@@ -267,7 +276,7 @@ class Workers:
             worker.kill()
             return TaskFailed(f"was silent for {waited + limit:g} s and was killed", over=True, again=True)
         except WorkerDead as error:
-            return TaskFailed(str(error), over=True, again=True)
+            return self._dead(error)
 
     async def _soon(self, worker: Worker) -> TaskDone | TaskFailed | None:
         """The next reply where it does not take long."""
@@ -276,7 +285,11 @@ class Workers:
         except WorkerHung:
             return None
         except WorkerDead as error:
-            return TaskFailed(str(error), over=True, again=True)
+            return self._dead(error)
+
+    def _dead(self, error: WorkerDead) -> TaskFailed:
+        reason = took_longer(self._grader.timeout) if error.out_of_time else str(error)
+        return TaskFailed(reason, over=True, again=not error.out_of_time)
 
 
 MOST_WORKERS = 4

@@ -7,7 +7,8 @@ error.
 
 A periodic alarm raises `LimitExceeded`, which no `except Exception` swallows, when time or memory are used up; Python
 code and long integer arithmetic see it at once. The kernel ends the process where C code never looks up (limits on CPU
-time and on address space), and the parent kills one that waits for something else.
+time and on address space), and the parent kills one that waits for something else. Time in which a process was ready to
+run and no processor was free does not count: on a busy machine an answer gets the same grade.
 """
 
 import asyncio
@@ -31,7 +32,8 @@ from adaptive_eval.questions.types import Question
 LENGTH = 4
 TICK = 0.1
 GIB = 2**30
-CPU_GRACE = 3
+CPU_GRACE = 1
+"""Seconds of CPU time, rounded down, after which the kernel ends a process whose alarm did not."""
 
 
 class GradingTask(NamedTuple):
@@ -66,9 +68,18 @@ class TaskFailed(NamedTuple):
 class LimitExceeded(BaseException):
     """Time or memory are used up."""
 
-    def __init__(self, reason: str, memory: bool) -> None:
+    def __init__(self, reason: str, again: bool = True) -> None:
         super().__init__(reason)
-        self.reason, self.memory = reason, memory
+        self.reason, self.again = reason, again
+
+
+def run_queue_seconds(process: int | str = "self") -> float:
+    """Seconds that a process has spent in line for a processor; 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{process}/schedstat") as file:  # noqa: PTH123  (read ten times a second)
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 class TaskLimits:
@@ -76,7 +87,7 @@ class TaskLimits:
 
     def __init__(self, seconds: float, gib: float) -> None:
         self._seconds, self._gib = seconds, gib
-        self._deadline = 0.0
+        self._began, self._began_cpu = 0.0, 0.0
         self._watching = False
         signal.signal(signal.SIGALRM, self._tick)
         with suppress(ValueError, OSError):  # not every system limits address space
@@ -86,9 +97,9 @@ class TaskLimits:
     @contextmanager
     def one_task(self) -> Iterator[None]:
         """The limits hold within this block."""
-        cpu = int(time.process_time() + self._seconds) + CPU_GRACE
+        self._began, self._began_cpu = time.monotonic() - run_queue_seconds(), time.process_time()
+        cpu = int(self._began_cpu + self._seconds) + CPU_GRACE
         resource.setrlimit(resource.RLIMIT_CPU, (cpu, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-        self._deadline = time.monotonic() + self._seconds
         self._watching = True
         signal.setitimer(signal.ITIMER_REAL, min(TICK, self._seconds), TICK)
         try:
@@ -99,10 +110,16 @@ class TaskLimits:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _tick(self, *_: object) -> None:
-        if self._watching and time.monotonic() >= self._deadline:
-            raise LimitExceeded(f"took longer than {self._seconds:g} s", memory=False)
+        if self._watching and time.monotonic() - run_queue_seconds() - self._began >= self._seconds:
+            computed = time.process_time() - self._began_cpu >= self._seconds / 2
+            raise LimitExceeded(took_longer(self._seconds), again=not computed)
         if self._watching and _memory().resident > self._gib * GIB:
-            raise LimitExceeded(f"used more than {self._gib:g} GiB", memory=True)
+            raise LimitExceeded(f"used more than {self._gib:g} GiB")
+
+
+def took_longer(seconds: float) -> str:
+    """The reason why there is no grade of an answer that has used up its time."""
+    return f"took longer than {seconds:g} s"
 
 
 class _Memory(NamedTuple):
@@ -141,7 +158,7 @@ def grade(grader: Grader, task: GradingTask, limits: TaskLimits) -> TaskDone | T
         with limits.one_task():
             return TaskDone(grader.grade(task.text, task.question))
     except LimitExceeded as error:
-        return TaskFailed(error.reason, over=True, again=True)
+        return TaskFailed(error.reason, over=True, again=error.again)
     except MemoryError:
         return TaskFailed("ran out of memory", over=True, again=True)
     except GraderError as error:
@@ -186,7 +203,7 @@ LATE = 0.2
 """Seconds that an answer may take through the event loop once it lies in the pipe."""
 END_LIMIT = 2.0
 GIVES_WAY = 10
-"""Niceness: a tenth of what another process gets."""
+"""Niceness beyond that of this process: a tenth of what another worker gets."""
 
 
 class WorkerHung(Exception):
@@ -195,6 +212,11 @@ class WorkerHung(Exception):
 
 class WorkerDead(Exception):
     """The worker ended before it had answered."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"died (exit status {status})")
+        self.out_of_time = status == -signal.SIGXCPU
+        """It had used up its CPU time."""
 
 
 def _import_paths() -> list[str]:
@@ -225,7 +247,8 @@ class Worker:
             stderr=DEVNULL,
             cwd=folder,
             env=keyless(os.environ, keys),
-            start_new_session=True,  # a signal from the terminal is for this process alone
+            process_group=0,  # a signal from the terminal is for this process alone; in a session of its own a
+            # worker would not give way: Linux shares processors out among sessions first
         )
         return cls(process)
 
@@ -238,9 +261,10 @@ class Worker:
     async def receive(self, limit: float, *, last: bool = True) -> TaskDone | TaskFailed:
         """The next reply, for which the worker has `limit` seconds; `last`: then it is not waited for any longer."""
         reading = self._reading = self._reading or asyncio.ensure_future(self._read())
-        goes_on = False
+        goes_on, end = False, self._clock() + limit
         try:
-            await asyncio.wait({reading}, timeout=limit)
+            while not reading.done() and (left := end - self._clock()) > 0.0:
+                await asyncio.wait({reading}, timeout=left)
             if not reading.done() and last:
                 # this loop may have been held up itself, and the reply be waiting in the pipe
                 await asyncio.wait({reading}, timeout=LATE)
@@ -249,11 +273,15 @@ class Worker:
                 raise WorkerHung
             return reading.result()
         except asyncio.IncompleteReadError:
-            raise WorkerDead(f"died (exit status {await self._process.wait()})") from None
+            raise WorkerDead(await self._process.wait()) from None
         finally:
             if not goes_on:
                 reading.cancel()
                 self._reading = None
+
+    def _clock(self) -> float:
+        """Seconds without those that the worker spent in line for a processor."""
+        return asyncio.get_running_loop().time() - run_queue_seconds(self._process.pid)
 
     async def _read(self) -> TaskDone | TaskFailed:
         length = int.from_bytes(await self._stdout.readexactly(LENGTH), "big")
@@ -278,7 +306,7 @@ class Worker:
         """Have the process go behind others where processors are scarce, from now on."""
         self.gives_way = True
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, GIVES_WAY)
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
 
     def kill(self) -> None:
         """End the process at once."""

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from adaptive_eval.graders import worker
 from adaptive_eval.questions.types import Question
 
 
@@ -17,23 +18,46 @@ def grade(text: str, question: Question) -> object:
     return DEEDS[deed](argument)
 
 
-def _let_the_limit_pass() -> None:
+def _let_the_limit_pass(*, computing: bool = False, in_line: bool = False) -> None:
     """A day goes by on the clock of this worker, so that a limit of minutes is over at once."""
-    now = time.monotonic()
+    now, cpu = time.monotonic(), time.process_time()
     time.monotonic = lambda: now + 86_400.0
+    if computing:
+        time.process_time = lambda: cpu + 86_400.0
+    if in_line:
+        worker.run_queue_seconds = lambda: 86_400.0
 
 
 def _spin(_: str) -> NoReturn:
-    _let_the_limit_pass()
+    _let_the_limit_pass(computing=True)
     while True:
         pass
 
 
 def _count(path: str) -> NoReturn:
-    """Leave a trace of every attempt, then hang."""
+    """Leave a trace of every attempt, then compute for a day."""
+    _leave_trace(path)
+    _spin(path)
+
+
+def _idle(path: str) -> NoReturn:
+    """Leave a trace of every attempt, then wait for a day."""
+    _leave_trace(path)
+    _swallow(path)
+
+
+def _starve(_: str) -> bool:
+    """Stand in line for a processor for a day."""
+    _let_the_limit_pass(in_line=True)
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < 3 * worker.TICK:
+        pass
+    return True
+
+
+def _leave_trace(path: str) -> None:
     with Path(path).open("a") as file:
         file.write("tried\n")
-    _spin(path)
 
 
 def _swallow(_: str) -> NoReturn:
@@ -47,8 +71,7 @@ def _swallow(_: str) -> NoReturn:
 
 def _wait(path: str) -> NoReturn:
     """Leave a trace of every attempt, then hang within the limit."""
-    with Path(path).open("a") as file:
-        file.write("tried\n")
+    _leave_trace(path)
     while True:
         time.sleep(1000)
 
@@ -92,6 +115,9 @@ def _raise(text: str) -> bool:
 DEEDS = {
     "spin": _spin,
     "count": _count,
+    "idle": _idle,
+    "starve": _starve,
+    "nice": lambda _: {"is_correct": True, "extracted": f"{os.nice(0)} {os.getsid(0)}"},
     "swallow": _swallow,
     "wait": _wait,
     "hold": _hold,
