@@ -107,8 +107,8 @@ class Host:
 
     has_place = True
     """This machine does not go away."""
-    kept = False
-    found: int | None = None
+    is_kept = False
+    found_model: int | None = None
 
     def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
         self.servers = servers
@@ -160,7 +160,7 @@ class Host:
         self._loaded = server
         tell(server.launched(time.monotonic() - began))
 
-    def beside(self, model: int, other: int) -> bool:
+    def has_room_for_both(self, model: int, other: int) -> bool:
         return self.servers[model].spec.overlaps and self.servers[other].spec.overlaps
 
     def retire(self, model: int) -> None:

@@ -116,7 +116,7 @@ class StatusTaker:
 
     def _models_traffic(self) -> Iterator[ModelTraffic]:
         scheduler = self._scheduler
-        held = scheduler.meter.held()
+        held = scheduler.meter.held_times()
         each = zip(
             self._subject.models,
             scheduler.state.spent.usages,

@@ -237,7 +237,7 @@ def _plug_in_caution(config: RunConfig, results: Results) -> Iterator[Caution]:
 
 def held_servers(setup: StoredSetup, reader: RunReader) -> HeldServers:
     """Time for which each model of a stored run has held its servers."""
-    held = reader.held() or {}
+    held = reader.held_times() or {}
     return HeldServers([held.get(name) for name in setup.roster.models], launched_models(setup.config.models))
 
 

@@ -42,7 +42,7 @@ from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
-from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, in_vain
+from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, wasted_verdict
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
     CellExtent,
@@ -127,7 +127,7 @@ async def _regrade(
         return done
     events: list[Event] = [] if thresholds is None else [thresholds]
     events += [] if ledger is None else [ledger.taken_back()]
-    events += sum_by_model(filter(None, map(in_vain, regrades, before.used)))
+    events += sum_by_model(filter(None, map(wasted_verdict, regrades, before.used)))
     return _write(store, done, regrades, events, header)
 
 

@@ -188,7 +188,7 @@ class Session:
             now=now,
             stopped=stopped,
             events=self._events,
-            held=self._scheduler.meter.held(),
+            held=self._scheduler.meter.held_times(),
             beside=self._other_costs(),
             correct=self._over and not self._prepared.config.plug_ins,
         )

@@ -107,13 +107,13 @@ class Alarms:
             return []
         self._judged = True
         there = [model for model in range(len(self._models)) if model not in gone]
-        raised = list(self._raised(there))
+        raised = list(self._find_alarms(there))
         if self._stop_on != "never" and raised and (self._stop_on == "any" or len(raised) == len(there)):
             self.stopped = self._reason(raised, everyone=len(raised) == len(there))
         return [event for event in raised if (event.model, event.fault) not in self.raised]
 
-    def _raised(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
-        """At most one alarm of a model: a fault of its answers, else their repeats."""
+    def _find_alarms(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
+        """The alarms of these models, one each at most: a fault of its answers, else their repeats."""
         counted = [self._apart.get(model, self._usages[model]) for model in there]
         again = find_repeats([one.pairs for one in counted], [self._drawn[model] for model in there])
         names = [self._models[model] for model in there]

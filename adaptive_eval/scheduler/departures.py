@@ -91,7 +91,7 @@ class Departures:
         told = [f"{self._names[model]}: {reason}" for model, reason in sorted(self.refused.items())]
         return Rejected("\n".join(told) + ("" if self.all_heard else ELSEWHERE))
 
-    def without_server(self, model: int, error: BaseException) -> Iterable[Event]:
+    def drop_unserved(self, model: int, error: BaseException) -> Iterable[Event]:
         """Go on without a model that cannot be served; before any answer that is a mistake to be mended first."""
         if not isinstance(error, EndpointError):
             raise error
@@ -99,14 +99,14 @@ class Departures:
             return self.set_aside(model, Lost(Cause.SERVER, str(error)))
         raise type(error)(f"{self._names[model]}: {error}{ELSEWHERE}")
 
-    def without_further_server(self, model: int, error: BaseException) -> Iterable[Event]:
-        """Go on with the servers that a model has."""
+    def notice_no_further_server(self, model: int, error: BaseException) -> Iterable[Event]:
+        """Tell that a model gets no further server, and goes on with those that it has."""
         if not isinstance(error, EndpointError):
             raise error
         return [ServersNoticed(self._names[model], "no_further_server", str(error))]
 
-    def without_room(self, model: int, error: EndpointError) -> Iterable[Event]:
-        """Empty a place from now on before another model is served there."""
+    def notice_no_room(self, model: int, error: EndpointError) -> Iterable[Event]:
+        """Tell that a place is emptied from now on before another model is served there."""
         return [ServersNoticed(self._names[model], "no_room_beside", NO_ROOM.format(error))]
 
     # -- set aside ------------------------------------------------------------------------------------------------
@@ -125,8 +125,8 @@ class Departures:
         self._ungraded[model] = (question, error)
         return [AnswerUngraded(self._names[model], question, error)]
 
-    def set_aside_by(self, controller: Controller) -> Iterator[Event]:
-        """Set aside the models that the core goes on without."""
+    def set_aside_by_core(self, controller: Controller) -> Iterator[Event]:
+        """Set aside the models that the core has set aside."""
         for model, lost in controller.set_aside.items():
             if lost.cause is Cause.GRADER and model in self._ungraded:
                 example = "on question {}: {}".format(*self._ungraded[model])

@@ -132,14 +132,14 @@ def without_secrets(
     if text == answer.text and reasoning == (answer.reasoning or ""):
         return answer, grade
 
-    def kept(said: str) -> str:
+    def unless_secret(said: str) -> str:
         return said if said in text or said in reasoning else BLOT
 
     answer = replace(answer, text=text, reasoning=None if answer.reasoning is None else reasoning)
     if isinstance(grade, GraderError):
         return answer, type(grade)(blotted(str(grade), secrets))
-    signals = {name: kept(said) if isinstance(said, str) else said for name, said in grade.signals.items()}
-    extracted = None if grade.extracted is None else kept(grade.extracted)
+    signals = {name: unless_secret(said) if isinstance(said, str) else said for name, said in grade.signals.items()}
+    extracted = None if grade.extracted is None else unless_secret(grade.extracted)
     return answer, replace(grade, signals=signals, extracted=extracted)
 
 
@@ -152,7 +152,7 @@ def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
     return replace(answer, token_logprobs=told._replace(tokens=("",) * len(told.tokens)))
 
 
-def in_vain(verdict: Regrade, replaced: Cost | None = None) -> VerdictsWasted | None:
+def wasted_verdict(verdict: Regrade, replaced: Cost | None = None) -> VerdictsWasted | None:
     """The event for what a verdict has cost besides its grade, and for all of a `replaced` one; None if nothing."""
     more = verdict.cost.plus((spent_in(verdict.signals) or NO_COST).times(-1))
     verdicts = int(verdict.failed) + (replaced is not None)

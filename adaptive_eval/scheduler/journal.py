@@ -17,7 +17,7 @@ class RunJournal:
 
     def __init__(self, store: Store, meter: RunMeter, observer: Observer, say: Say) -> None:
         self.store, self.meter, self.observer = store, meter, observer
-        self.committer = Committer(store, say, elapsed=meter.elapsed, held=meter.times.held)
+        self.committer = Committer(store, say, elapsed=meter.elapsed, held=meter.times.held_times)
 
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""

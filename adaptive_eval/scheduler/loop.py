@@ -16,7 +16,7 @@ from adaptive_eval.errors import EndpointError, NotAskedAgain
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.demand import ModelDemand
-from adaptive_eval.scheduler.grading import Grading, in_vain
+from adaptive_eval.scheduler.grading import Grading, wasted_verdict
 from adaptive_eval.scheduler.journal import RunJournal
 from adaptive_eval.scheduler.meter import RunMeter
 from adaptive_eval.scheduler.repeat_guard import RepeatGuard
@@ -147,13 +147,13 @@ class Loop:
             case PlaceFreed():
                 self.fill_all()
             case ServerDown(model, error):
-                self._go_without(departures.without_server(model, error))
+                self._note_departures(departures.drop_unserved(model, error))
             case PlacesLost(model, error):
                 self._set_aside(model, error)
             case NoFurtherServer(model, error):
-                self._go_without(departures.without_further_server(model, error))
+                self._note_departures(departures.notice_no_further_server(model, error))
             case NoRoomBeside(model, error):
-                self._go_without(departures.without_room(model, error))
+                self._note_departures(departures.notice_no_room(model, error))
             case RefusalsHeard():
                 raise departures.refusals()
             case Ticked():
@@ -175,7 +175,7 @@ class Loop:
             self.fill_all()
 
     def _on_judged(self, verdict: Regrade, reserved: Cost) -> None:
-        wasted = filter(None, [in_vain(verdict)])
+        wasted = filter(None, [wasted_verdict(verdict)])
         self.journal.committer.add(verdicts=[used(verdict, reserved)], events=wasted)
         self.grader.costs.require_kept(verdict, reserved, finished=self.state.controller.finished is not None)
 
@@ -209,7 +209,7 @@ class Loop:
         """Have the core decide on what is new, and record what follows."""
         begun = self.state.has_begun
         decision = self.state.decide(self.meter.launched, stopping=self.ending.halt is not None)
-        self._go_without(decision.set_aside)
+        self._note_departures(decision.set_aside)
         self.journal.note_looks(decision.looks, self.state.roster.models)
         if decision.looks and begun:
             self.journal.observer.looked(decision.looks)
@@ -224,14 +224,14 @@ class Loop:
             self.stop()  # what is in flight comes back
         return decision.looks
 
-    def _go_without(self, events: Iterable[Event]) -> None:
+    def _note_departures(self, events: Iterable[Event]) -> None:
         for event in events:
             self.note(event)
             if isinstance(event, ModelSetAside):
                 self.requests.waiting.forget(self.state.roster.models.position_of(event.model))
 
     def _set_aside(self, model: int, error: BaseException) -> None:
-        self._go_without(self.state.departures.set_aside(model, Lost(Cause.SERVER, str(error))))
+        self._note_departures(self.state.departures.set_aside(model, Lost(Cause.SERVER, str(error))))
 
     def count_losses(self) -> None:
         """Count what servers have generated and lost; where a cap is reached by it, nothing more is asked."""

@@ -21,7 +21,7 @@ from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
-from adaptive_eval.scheduler.grading import grade_stored, in_vain
+from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.journal import RunJournal
 from adaptive_eval.scheduler.ledger import entered_cost
 from adaptive_eval.scheduler.state import RunState
@@ -86,7 +86,7 @@ class Mending:
             graded += len(verdicts)
             event = TrialsRegraded(len(verdicts), so_far=graded, of=total)
             each = [(verdict, reserved) for verdict, (_, reserved) in zip(verdicts, reserves, strict=True)]
-            self._store.regrade([used(*one) for one in each], [event, *filter(None, map(in_vain, verdicts))])
+            self._store.regrade([used(*one) for one in each], [event, *filter(None, map(wasted_verdict, verdicts))])
             self._observer.happened(event)
             for verdict, reserved in each:
                 self._costs.require_kept(verdict, reserved, finished=self._caps.finished is not None)
@@ -111,7 +111,7 @@ class Mending:
         """Their grades, none when it is stopped."""
         if self._stopped:
             return []
-        grading = grade_stored(self._grading, some, self._questions, self._asked_again)
+        grading = grade_stored(self._grading, some, self._questions, self._repeat_guard)
         at_work = self._at_work = asyncio.create_task(grading)
         try:
             await asyncio.wait([at_work])
@@ -151,7 +151,7 @@ class Mending:
             self._write(CommitBatch(verdicts=waiting))
         return reserves[:number]
 
-    def _asked_again(self, record: TrialRecord) -> Again | None:
+    def _repeat_guard(self, record: TrialRecord) -> Again | None:
         """The guard of a lost reply: it counts the loss, and says whether the caps allow another request."""
         loss = self._costs.loss(record)
         return None if loss is None else partial(self._loss_is_borne, loss)

@@ -21,7 +21,7 @@ class RunMeter:
         self._removed_gpu_seconds = removed_gpu_seconds
         self._elapsed_before = at_least_elapsed(reader)
         self._started: float | None = None
-        self.times = ServerTimes(lanes, self.launched, reader.held(), supply.batched)
+        self.times = ServerTimes(lanes, self.launched, reader.held_times(), supply.batched)
         self.idle = IdleServers([lane.name for lane in lanes], supply)
 
     def start(self) -> None:
@@ -42,14 +42,14 @@ class RunMeter:
         since = 0.0 if self._started is None else time.monotonic() - self._started
         return self._elapsed_before + since
 
-    def held(self) -> Sequence[HeldTime | None]:
+    def held_times(self) -> Sequence[HeldTime | None]:
         """How long each model has held its servers; None where that is unknown, or not a moment."""
-        held = self.times.held() or {}
+        held = self.times.held_times() or {}
         return [held.get(lane.name) for lane in self._lanes]
 
     def servers(self) -> HeldServers:
         """How long each model has held its servers, and whose servers the run starts."""
-        return HeldServers(self.held(), self.launched)
+        return HeldServers(self.held_times(), self.launched)
 
     def gpu_seconds(self, spent: SpentByModel, in_flight: Sequence[int]) -> float:
         """GPU seconds under a cap.

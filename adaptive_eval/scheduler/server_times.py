@@ -68,15 +68,15 @@ class ServerTimes:
             for place in list(places):
                 self._end(model, place)
 
-    def held(self) -> dict[str, HeldTime] | None:
+    def held_times(self) -> dict[str, HeldTime] | None:
         """Time for which each model has held its servers, over all starts; None if unknown."""
         if self._before is None:
             return None
         now = self._clock()
-        ours = {lane.name: self._held(model, lane, now) for model, lane in enumerate(self._lanes)}
+        ours = {lane.name: self._held_time(model, lane, now) for model, lane in enumerate(self._lanes)}
         return {**self._before, **{name: held for name, held in ours.items() if held is not None}}
 
-    def _held(self, model: int, lane: Lane, now: float) -> HeldTime | None:
+    def _held_time(self, model: int, lane: Lane, now: float) -> HeldTime | None:
         """The held time of a model; None if it held nothing."""
         assert self._before is not None
         before, up = self._before.get(lane.name), self._since.get(model, {})

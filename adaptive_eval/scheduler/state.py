@@ -238,7 +238,7 @@ class RunState:
             return Decision(news.events, (), (), self._categorised())
         if news.unjudged and not stopping:  # nobody pays for their verdicts
             self.controller.end_over_budget()
-        set_aside = [*news.events, *self.departures.set_aside_by(self.controller)]
+        set_aside = [*news.events, *self.departures.set_aside_by_core(self.controller)]
         events: list[Event] = []
         if looks and self.alarms is not None:
             events += self.alarms.judge(self.departures.recorded | self.controller.set_aside.keys())
@@ -318,7 +318,7 @@ class SpentByModel:
 
 def stored_records(reader: RunReader, *, judged: bool, fitted: bool) -> Iterator[Record]:
     """All that is stored of a run: `judged` where grades take requests, `fitted` where the rubric has thresholds."""
-    yield from _records_besides(reader, reader.events(), judged=judged)
+    yield from _with_grading_spent(reader, reader.events(), judged=judged)
     if fitted:
         yield from (record for record in reader.trials("ungraded") if record.awaits_thresholds)
     yield from (outcome for outcome in reader.outcomes() if not (fitted and outcome.awaits_thresholds))
@@ -333,7 +333,7 @@ def apply_stored(state: RunState, reader: RunReader, events: Sequence[Event], *,
     latest = events_since_start(events)
     before, late = events[: len(events) - len(latest)], filter(_stands_among_trials, latest)
     at_once = chain(before, filterfalse(_stands_among_trials, latest))
-    for record in _records_besides(reader, at_once, judged=judged):
+    for record in _with_grading_spent(reader, at_once, judged=judged):
         state.apply(record)
     outcomes, taken = reader.outcomes(), 0
     for event in late:
@@ -357,8 +357,8 @@ def _apply_outcomes(state: RunState, outcomes: Iterable[StoredOutcome]) -> None:
             state.apply(outcome)
 
 
-def _records_besides(reader: RunReader, events: Iterable[Event], *, judged: bool) -> Iterator[Record]:
-    """These events, and what grades have used."""
+def _with_grading_spent(reader: RunReader, events: Iterable[Event], *, judged: bool) -> Iterator[Record]:
+    """These events, then the cost of grading by model."""
     yield from (event for event in events if not (judged and isinstance(event, VerdictsWasted)))
     if judged:  # with what was used for no grade
         yield from (GradingSpent(model, use) for model, use in reader.grading_uses().items())

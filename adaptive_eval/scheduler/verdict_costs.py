@@ -66,7 +66,7 @@ class VerdictCosts:
         self._failed = 0
 
     def reserved(self, record: TrialRecord) -> Cost:
-        """What is reserved for all votes on a stored answer: as much as its text may take, and no more."""
+        """The reserve for all votes on a stored answer: as much as its text may take, and no more."""
         if not self.is_counted:
             return NO_COST
         question = self._questions[record.question].for_trial(record.trial)

@@ -156,8 +156,8 @@ class SiteHost:
 
     def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
         """`kept`: it is there, from an earlier start of the run."""
-        self.kept = kept
-        self.found: int | None = None
+        self.is_kept = kept
+        self.found_model: int | None = None
         self._plan, self._cluster, self._group = plan, cluster, group
         self._handle: SiteHandle | None = None
         self._ending: SiteHandle | None = None
@@ -193,11 +193,11 @@ class SiteHost:
             awaited = PlaceWait(self._group.wait, self._group.may_wait_longer, self._await)
             origin = await self._cluster.place(plan.name, plan.resources, awaited)
         finally:
-            self.kept = False
+            self.is_kept = False
         self._handle, self._node = origin.handle, origin.facts.node
         self._group.count_placed()
         marks = {service.setup.mark: number for number, service in plan.services.items()}
-        self.found = marks.get(origin.facts.serves)
+        self.found_model = marks.get(origin.facts.serves)
         tell(self._placed(origin, time.monotonic() - began))
 
     async def load(self, model: int, tell: OnEvent) -> None:
@@ -264,7 +264,7 @@ class SiteHost:
 
     def _give_up(self) -> SiteHandle | None:
         """Forget the place; gives the site that was there."""
-        handle, self._handle, self.found = self._handle, None, None
+        handle, self._handle, self.found_model = self._handle, None, None
         if handle is not None:
             self._ending = handle
             self._group.count_gone()

@@ -131,7 +131,7 @@ class RunReader:
         """Seconds the run has been active, over all its starts."""
         return self._seconds("elapsed")
 
-    def held(self) -> dict[str, HeldTime] | None:
+    def held_times(self) -> dict[str, HeldTime] | None:
         """How long each model has held its servers; None in a run that was begun before that was measured."""
         rows = list(self._rows("SELECT value FROM run WHERE key = 'held'"))
         held = json_object(rows[0][0], "for how long servers were held") if rows else {}

@@ -35,13 +35,13 @@ class ServerHost(Protocol):
         ...
 
     @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether an earlier start of the run has left the place with what it served: it is had at once."""
         ...
 
     @property
-    def found(self) -> int | None:
-        """The model that an earlier start has left here."""
+    def found_model(self) -> int | None:
+        """The model that an earlier start has left here, if any."""
         ...
 
     @property
@@ -87,8 +87,8 @@ class LastingHost(Protocol):
 class OverlappingHost(Protocol):
     """A place where a model can be loaded while the last answers of another one still come."""
 
-    def beside(self, model: int, other: int) -> bool:
-        """Whether there is memory for both of these."""
+    def has_room_for_both(self, model: int, other: int) -> bool:
+        """Whether both models fit into memory."""
         ...
 
     def retire(self, model: int) -> None:

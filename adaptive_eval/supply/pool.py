@@ -83,8 +83,8 @@ class _Place:
 
     def can_overlap(self, served: int, model: int) -> bool:
         """Whether the model can be loaded while the last answers of the served one still come."""
-        overlapping = self.host.overlapping
-        return overlapping is not None and not self.narrow and model != served and overlapping.beside(served, model)
+        overlapping = None if self.narrow or model == served else self.host.overlapping
+        return overlapping is not None and overlapping.has_room_for_both(served, model)
 
     def empty(self) -> None:
         """Mark the place as empty and given back."""
@@ -160,8 +160,8 @@ class ServerPool(Supply):
         wanted = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
         if served is not None and demand.is_owed(served):
             wanted = [model for model in wanted if _overlaps(place, served, model, demand)]
-        if place.model is None and place.host.found in wanted:
-            wanted.sort(key=lambda model: model != place.host.found)
+        if place.model is None and place.host.found_model in wanted:
+            wanted.sort(key=lambda model: model != place.host.found_model)
         elsewhere = {other.model for other in self._places if other is not place}
         return _choose(wanted, elsewhere, demand)
 
@@ -273,7 +273,7 @@ class ServerPool(Supply):
         served = {place.model for place in self._places}
         needed: dict[tuple[int, ...], list[int]] = {}
         """Of each list of models that hosts have in common, those that are needed."""
-        for place in sorted(absent, key=lambda one: (not one.acquiring, not one.host.kept)):
+        for place in sorted(absent, key=lambda one: (not one.acquiring, not one.host.is_kept)):
             host, models = place.host, tuple(place.host.models)
             if models not in needed:
                 needed[models] = [model for model in models if self._is_needed(model, demand)]
@@ -282,8 +282,8 @@ class ServerPool(Supply):
             if model is not None:
                 promised[model] += 1
                 served.add(model)
-            elif host.kept:
-                model = models[0] if host.found is None else host.found
+            elif host.is_kept:
+                model = models[0] if host.found_model is None else host.found_model
             if place.move is not None:
                 if _all_settled(place, demand):
                     place.move.cancel()

@@ -24,7 +24,7 @@ from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade, answer_facts
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.grading import in_vain, record_of, regrade_of, waiting_record
+from adaptive_eval.scheduler.grading import record_of, regrade_of, waiting_record, wasted_verdict
 from adaptive_eval.scheduler.ledger import lose_entered
 from adaptive_eval.scheduler.mending import trials_to_ask_again
 from adaptive_eval.scheduler.opening_fit import OpeningFit
@@ -388,7 +388,7 @@ class Start:
             self.moment()
         verdict = regrade_of(record, self._graded(record.answer, record.question))
         self.moment()
-        self.disk.commit(CommitBatch(verdicts=[self._used(verdict)], events=[*filter(None, [in_vain(verdict)])]))
+        self.disk.commit(CommitBatch(verdicts=[self._used(verdict)], events=[*filter(None, [wasted_verdict(verdict)])]))
 
     def _begin(self) -> None:
         for _ in lose_entered(self.disk, self.lanes, {}) if self.setting.capped else ():  # type: ignore[arg-type]
@@ -496,7 +496,7 @@ class Start:
         record = self.judging.pop(self.chance.randrange(len(self.judging)))
         verdict = regrade_of(record, self._graded(record.answer, record.question))
         self.draft.verdicts.append(self._used(verdict))
-        self.draft.events += filter(None, [in_vain(verdict)])
+        self.draft.events += filter(None, [wasted_verdict(verdict)])
 
     def _lose_one(self) -> None:
         """An answer is lost on the way: it counts at its worst, and is asked for again once that is on disk."""

@@ -35,12 +35,12 @@ def bed(tmp_path: Path) -> Bed:
 def test_a_server_of_the_run_is_held_from_ready_to_stopped(bed: Bed) -> None:
     clock = Clock()
     times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
-    assert times.held() == {}
+    assert times.held_times() == {}
     times.hear(ServerLaunched("ada"))
     clock.now += 10.0
     times.sent(0)
     times.quiet(0)
-    assert times.held() == {"ada": HeldTime(10.0, 20.0, up=True)}, "idle or not"
+    assert times.held_times() == {"ada": HeldTime(10.0, 20.0, up=True)}, "idle or not"
     times.hear(ServerDied("ada"))
     clock.now += 100.0
     times.hear(ServerLaunched("ada"))
@@ -48,10 +48,10 @@ def test_a_server_of_the_run_is_held_from_ready_to_stopped(bed: Bed) -> None:
     clock.now += 5.0
     times.hear(ServerReleased("ada"))
     clock.now += 1.0
-    assert times.held() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0, up=True)}
+    assert times.held_times() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0, up=True)}
     times.close()
     clock.now += 1.0
-    assert times.held() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0)}
+    assert times.held_times() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0)}
 
 
 def test_what_a_site_has_held_without_a_head_counts_when_it_is_found_again(bed: Bed) -> None:
@@ -59,7 +59,7 @@ def test_what_a_site_has_held_without_a_head_counts_when_it_is_found_again(bed: 
     times = ServerTimes(lanes(bed), {0, 1, 2}, before, clock=Clock())
     times.hear(ServerLaunched("ada", on="site 1", without_head=300.0))
     seconds = 310.0 + UNSAID_SECONDS
-    assert times.held() == {"ada": HeldTime(seconds, 2.0 * seconds, up=True)}
+    assert times.held_times() == {"ada": HeldTime(seconds, 2.0 * seconds, up=True)}
 
 
 def test_nothing_is_held_for_who_is_asked_through_a_batch_service(bed: Bed) -> None:
@@ -70,7 +70,7 @@ def test_nothing_is_held_for_who_is_asked_through_a_batch_service(bed: Bed) -> N
     clock.now += 3600.0
     for model in (1, 2):
         times.quiet(model)
-    assert times.held() == {"cyd": HeldTime(3600.0, 7200.0)}
+    assert times.held_times() == {"cyd": HeldTime(3600.0, 7200.0)}
 
 
 def test_servers_of_others_are_held_from_the_first_to_the_last_request(bed: Bed) -> None:
@@ -81,13 +81,13 @@ def test_servers_of_others_are_held_from_the_first_to_the_last_request(bed: Bed)
     clock.now += 3.0
     times.quiet(1)
     clock.now += 50.0
-    assert times.held() == {"bob": HeldTime(3.0, 6.0)}, "nothing was wanted since"
+    assert times.held_times() == {"bob": HeldTime(3.0, 6.0)}, "nothing was wanted since"
     times.sent(1)
     clock.now += 4.0
-    assert times.held() == {"bob": HeldTime(57.0, 114.0, up=True)}, "something was, so that they had to stay"
+    assert times.held_times() == {"bob": HeldTime(57.0, 114.0, up=True)}, "something was, so that they had to stay"
     times.close()
     clock.now += 4.0
-    assert times.held() == {"bob": HeldTime(57.0, 114.0)}
+    assert times.held_times() == {"bob": HeldTime(57.0, 114.0)}
 
 
 def test_starts_add_up_and_a_kill_costs_what_it_may_have_left_unsaid(bed: Bed) -> None:
@@ -96,7 +96,7 @@ def test_starts_add_up_and_a_kill_costs_what_it_may_have_left_unsaid(bed: Bed) -
     times = ServerTimes(lanes(bed), {0, 1, 2}, before, clock=clock)
     times.hear(ServerLaunched("ada"))
     clock.now += 1.0
-    assert times.held() == {
+    assert times.held_times() == {
         "ada": HeldTime(16.0, 32.0, up=True),
         "bob": HeldTime(6.0 + UNSAID_SECONDS, 6.0 + 2.0 * UNSAID_SECONDS),
         "gone": HeldTime(1.0, 1.0),
@@ -106,7 +106,7 @@ def test_starts_add_up_and_a_kill_costs_what_it_may_have_left_unsaid(bed: Bed) -
 async def test_a_run_stores_it_and_one_of_before_stays_without(bed: Bed) -> None:
     await bed.start()
     with_one = RunReader.open(bed.directory)
-    held = with_one.held()
+    held = with_one.held_times()
     with_one.close()
     assert held is not None and set(held) == set(SKILLS)
     assert all(one.seconds > 0.0 and one.gpu_seconds == 0.0 and not one.up for one in held.values())
@@ -114,9 +114,9 @@ async def test_a_run_stores_it_and_one_of_before_stays_without(bed: Bed) -> None
     store._ledger.connection.execute("DELETE FROM run WHERE key = 'held'")  # as a run of an earlier version has none
     store.close()
     scheduler = await bed.start()
-    assert scheduler.meter.held() == [None] * len(SKILLS)
+    assert scheduler.meter.held_times() == [None] * len(SKILLS)
     reader = RunReader.open(bed.directory)
-    assert reader.held() is None
+    assert reader.held_times() is None
     reader.close()
 
 
@@ -130,6 +130,6 @@ def test_every_server_of_a_model_counts_that_is_up_at_the_same_time(bed: Bed) ->
     times.hear(ServerDied("ada", on="1"))
     times.hear(ServerDied("ada", on="1"))
     clock.now += 5.0
-    assert times.held() == {"ada": HeldTime(17.0, 34.0, up=True)}, "16 seconds on one place, one on the other"
+    assert times.held_times() == {"ada": HeldTime(17.0, 34.0, up=True)}, "16 seconds on one place, one on the other"
     times.hear(ServerReleased("ada", on="0"))
-    assert times.held() == {"ada": HeldTime(17.0, 34.0)}
+    assert times.held_times() == {"ada": HeldTime(17.0, 34.0)}

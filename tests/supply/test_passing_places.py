@@ -48,7 +48,7 @@ class PassingPlace:
     overlapping = None
 
     def __init__(self, cloud: Cloud, models: Sequence[int] = range(len(NAMES)), found: int | None = None) -> None:
-        self.models, self.found, self.kept = models, found, found is not None
+        self.models, self.found_model, self.is_kept = models, found, found is not None
         self.cloud = cloud
         self.has_place = False
         self.served: int | None = None
@@ -67,13 +67,13 @@ class PassingPlace:
             await self.cloud.moment()
             if self.cloud.refuses:
                 raise LaunchFailed("no place was had in 900 s")
-            while self.cloud.room <= 0 and not self.kept:  # noqa: ASYNC110
+            while self.cloud.room <= 0 and not self.is_kept:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         except BaseException:
             self.cloud.asked -= 1
             raise
-        self.cloud.room -= not self.kept
-        self.has_place, self.kept = True, False
+        self.cloud.room -= not self.is_kept
+        self.has_place, self.is_kept = True, False
 
     async def load(self, model: int, tell: Callable[[Event], None]) -> None:
         if not self.has_place:  # since this was begun
@@ -116,7 +116,7 @@ class PassingPlace:
 
     def _go(self) -> None:
         self._serve(None)
-        self.has_place, self.found = False, None
+        self.has_place, self.found_model = False, None
         self.cloud.room += 1
         self.cloud.asked -= 1
 

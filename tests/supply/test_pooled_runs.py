@@ -33,10 +33,10 @@ from adaptive_eval.supply.hosts import LastingHost, OverlappingHost
 class FakeHost:
     """Counts its swaps, and finds it wrong when a model is asked that is not there."""
 
-    has_place, kept = True, False
+    has_place, is_kept = True, False
     own = False
     lasting: LastingHost | None = None
-    found: int | None = None
+    found_model: int | None = None
     overlapping: OverlappingHost | None = None
 
     def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
@@ -366,10 +366,10 @@ Fits = Callable[[int, int], bool]
 class RoomyPlace:
     """A place of a pool where some models fit beside each other; it finds it wrong when a server in use is stopped."""
 
-    has_place, kept = True, False
+    has_place, is_kept = True, False
     own = False
     lasting = None
-    found: int | None = None
+    found_model: int | None = None
     models = tuple(range(len(SKILLS)))
 
     def __init__(self, name: str, bed: Bed, fits: Fits, *, small: bool = False) -> None:
@@ -416,7 +416,7 @@ class RoomyPlace:
         self.loaded = None
         await self._stop(model, tell)
 
-    def beside(self, model: int, other: int) -> bool:
+    def has_room_for_both(self, model: int, other: int) -> bool:
         return self.fits(model, other)
 
     def retire(self, model: int) -> None:

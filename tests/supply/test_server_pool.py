@@ -72,8 +72,8 @@ class FakeDemand:
 class FakeHost:
     """A place that does at once what it is told, and remembers it."""
 
-    kept = False
-    found: int | None = None
+    is_kept = False
+    found_model: int | None = None
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class FakeHost:
     def abandon(self, model: int, error: BaseException) -> None:
         self.abandoned.append(model)
 
-    def beside(self, model: int, other: int) -> bool:
+    def has_room_for_both(self, model: int, other: int) -> bool:
         return True
 
     def retire(self, model: int) -> None:
