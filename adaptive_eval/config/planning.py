@@ -292,14 +292,12 @@ def usage_cost(
     return Cost(round(prompt_tokens + completion_tokens), usd, gpu_seconds)
 
 
-def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: Cost = NO_COST) -> tuple[Cost, ...]:
-    """The most that one trial of each model may cost, by the bytes of its longest prompt: hard caps reserve it.
-
-    `verdict` is the most that it costs to have an answer judged.
-    """
+def worst_costs(config: RunConfig, questions: Sequence[Question], longest: Sequence[int]) -> tuple[Cost, ...]:
+    """The most that one trial of each model may cost, by the bytes of its longest prompt: hard caps reserve it."""
+    verdict = worst_verdict(config, questions)
     return tuple(
         NO_COST if model.recorded is not None else _worst_cost(model, size).plus(verdict)
-        for model, size in zip(models, longest, strict=True)
+        for model, size in zip(config.models, longest, strict=True)
     )
 
 

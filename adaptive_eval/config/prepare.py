@@ -25,7 +25,7 @@ from adaptive_eval.config.old_names import OLD_PLUG_INS, in_new_names
 from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import choose_favour
-from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
+from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
@@ -344,9 +344,7 @@ def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
         questions=questions,
         rubric=open_rubric(config.rubric),
         prompts=prompts,
-        plan=plan_of(
-            config, questions, worst_costs(config.models, longest_prompts(prompts), worst_verdict(config, questions))
-        ),
+        plan=plan_of(config, questions, worst_costs(config, questions, longest_prompts(prompts))),
         header=run_header(config, questions),
         roster=roster_of(config, questions),
     )
@@ -354,11 +352,9 @@ def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
 
 def with_question_answers(prepared: PreparedRun, questions: tuple[Question, ...]) -> PreparedRun:
     """The run with answers to compare with in its questions, which are otherwise the same."""
-    config = prepared.config
-    worst = worst_costs(config.models, longest_prompts(prepared.prompts), worst_verdict(config, questions))
-    bodies = {question.id: _question_body(question) for question in questions}
-    header = replace(prepared.header, questions=bodies)
-    return replace(prepared, questions=questions, plan=plan_of(config, questions, worst), header=header)
+    anew = with_questions(prepared.config, questions)
+    header = replace(prepared.header, questions=anew.header.questions)
+    return replace(prepared, questions=questions, plan=anew.plan, header=header)
 
 
 def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:

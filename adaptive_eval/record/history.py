@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.pace import opening_of
-from adaptive_eval.config.planning import (
-    EarlierHorizon,
-    KnownBefore,
-    longest_prompts,
-    plan_of,
-    worst_costs,
-    worst_verdict,
-)
+from adaptive_eval.config.planning import EarlierHorizon, KnownBefore, longest_prompts, plan_of, worst_costs
 from adaptive_eval.config.prepare import PreparedRun, StoredSetup, prompts_of, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Plan
@@ -125,7 +118,7 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     recorded = kept_outcomes(config, events)
     _require_taken(config, recorded)
     known = known_before(config, roster, imported, kept_prior(config.prior_evidence, events), recorded)
-    worst, begun = _worst_costs(setup, events), begun_with(reader, len(setup.questions))
+    worst, begun = stored_worst_costs(setup, events), begun_with(reader, len(setup.questions))
     return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), begun)
 
 
@@ -138,22 +131,19 @@ def _require_taken(config: RunConfig, recorded: Recorded) -> None:
         )
 
 
-def _worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...]:
-    """The most that one trial of each model may cost.
+def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...]:
+    """The most that one trial of each model of a stored run may cost.
 
-    Prompts count where a cap on tokens or USD reserves them; they are rendered only where no start has kept their
-    lengths, as in a run of an earlier version, or in one that was only imported.
+    Prompts are rendered only where a cap on tokens or USD reserves them and no start has kept their lengths, as in a
+    run of an earlier version, or in one that was only imported.
     """
-    config = setup.config
-    models, sizes = config.models, (0,) * len(config.models)
-    if config.budget.tokens is not None or config.budget.usd is not None:
-        starts = events_of_kind(events, RunBegun)
-        kept = (starts[-1].longest_prompts if starts else None) or {}
-        if all(model.name in kept for model in models):
-            sizes = tuple(kept[model.name] for model in models)
-        else:
-            sizes = longest_prompts(prompts_of(config, setup.questions))
-    return worst_costs(models, sizes, worst_verdict(config, setup.questions))
+    config, kept = setup.config, dict[str, int]()
+    for start in events_of_kind(events, RunBegun):
+        kept |= start.longest_prompts or {}
+    sizes = tuple(kept.get(model.name, 0) for model in config.models)
+    if not all(sizes) and (config.budget.tokens is not None or config.budget.usd is not None):
+        sizes = longest_prompts(prompts_of(config, setup.questions))
+    return worst_costs(config, setup.questions, sizes)
 
 
 def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:

@@ -11,17 +11,17 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-from adaptive_eval.config.planning import longest_prompts, lost_cost, worst_costs, worst_verdict
-from adaptive_eval.config.prepare import prompts_of, setup_of
+from adaptive_eval.config.planning import lost_cost
+from adaptive_eval.config.prepare import setup_of
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.record.history import stored_worst_costs
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.store import (
     AnswersLost,
     AnswersUnwanted,
     Event,
     OpponentAnswered,
-    RunBegun,
     RunReader,
     ServerLaunched,
     events_of_kind,
@@ -129,13 +129,8 @@ def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Itera
 def _worst_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
     header = reader.header()
     for body in reversed(reader.configurations()):
-        config, questions, *_ = setup_of(replace(header, configuration=body))
-        for one in config.models:
+        setup = setup_of(replace(header, configuration=body))
+        for number, one in enumerate(setup.config.models):
             if one.name == model:
-                starts = [event.longest_prompts or {} for event in events_of_kind(events, RunBegun)]
-                kept = [sizes[model] for sizes in starts if model in sizes]
-                alone = config.model_copy(update={"models": [one]})
-                size = kept[-1] if kept else longest_prompts(prompts_of(alone, questions))[0]
-                (worst,) = worst_costs([one], [size], worst_verdict(config, questions))
-                return lost_cost(one, worst)
+                return lost_cost(one, stored_worst_costs(setup, events)[number])
     return NO_COST

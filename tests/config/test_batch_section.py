@@ -67,7 +67,10 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     assert trial_cost(direct)(answers[0]).usd == 4.0
     assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
     patient = model("batch: {kind: openai, patience: 1h}")
-    worst = [cost.usd for cost in worst_costs([batched, direct, patient], [100, 100, 100])]
+    config = check_text(HEAD + MODEL.format("batch: openai"), Path("b.yaml"), (), {}).config
+    assert config is not None
+    config = config.model_copy(update={"models": [batched, direct, patient]})
+    worst = [cost.usd for cost in worst_costs(config, (), [100, 100, 100])]
     assert worst[0] == worst[1] / 2.0 and worst[2] == worst[1], "in the end all may be asked directly"
     free = model("batch: {kind: openai, price_factor: 0}")
     assert trial_cost(free)(answers[1]).usd == 0.0
@@ -96,7 +99,7 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     assert config is not None
     one = config.models[1]
     most = one.sampling.timeout * one.concurrency.attempts * 2 / one.concurrency.in_flight
-    assert [cost.gpu_seconds for cost in worst_costs(config.models, [100, 100])] == [0.0, most]
+    assert [cost.gpu_seconds for cost in worst_costs(config, (), [100, 100])] == [0.0, most]
 
 
 def test_auto_takes_few_large_rounds() -> None:
