@@ -1,6 +1,7 @@
 """`adaptive-eval check`: are the models' servers up, and do they answer? Also `run --dry-run`."""
 
 import asyncio
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -164,8 +165,8 @@ def _at_most(plan: Plan) -> Iterator[str]:
     yield f"{count(trials)} trials"
     for name, cap in (("tokens", budget.tokens), ("usd", budget.usd)):
         worst = sum(getattr(cost, name) for cost in bench.worst_cost) * each
-        if worst or cap is not None:
-            least = min(worst or float("inf"), cap or float("inf"))
+        least = min(worst or math.inf, cap or math.inf)
+        if least < math.inf:
             yield dollars(least) if name == "usd" else f"{count(least)} {name}"
     if budget.gpu_seconds is not None:
         yield f"{budget.gpu_seconds / 3600:g} GPU hours"

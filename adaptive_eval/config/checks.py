@@ -6,7 +6,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import Parameter, signature
-from operator import attrgetter
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
@@ -187,12 +186,10 @@ def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, mod
 def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
     needs = (
         ("usd", budget.usd, "price"),
-        ("usd", budget.usd, "sampling.max_tokens"),
-        ("tokens", budget.tokens, "sampling.max_tokens"),
         ("gpu_hours", budget.gpu_hours, "gpus"),
     )
     for cap, limit, key in needs:
-        without = [model.name for _, model in asked_models(models) if attrgetter(key)(model) is None]
+        without = [model.name for _, model in asked_models(models) if getattr(model, key) is None]
         if limit is not None and without:
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {', '.join(without)} has none"
             some = "add it, 0 where no GPU is yours" if key == "gpus" else "add it"

@@ -1,13 +1,15 @@
 """Whether the caps bear the first round at its worst, and if not, what follows, which sums would do, and which settings
-lower them."""
+lower them; and for which models nobody knows."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.account import SEEN_MARGIN
+from adaptive_eval.core.settings import Bench
 from adaptive_eval.graders.by_benchmark import asked_grader
 from adaptive_eval.graders.judge import Judge
 
@@ -19,13 +21,25 @@ TOO_FEW = "no answers will be requested, since the budget does not cover the fir
 IN_PARTS = "the first round will be requested in parts, and there is no ranking if the budget does not cover all of it"
 
 
+def unbounded_models(bench: Bench, names: Sequence[str]) -> Iterator[str]:
+    """A sentence on the models of which nothing bounds an answer, if a cap counts what it costs."""
+    if open_ := [name for name, worst in zip(names, bench.worst_cost, strict=True) if worst.is_unbounded]:
+        yield (
+            f"{', '.join(open_)}: no sampling.max_tokens, so budget.tokens and budget.usd reserve {SEEN_MARGIN:g} "
+            "times the largest answer so far, and the first answer of each is requested alone. A cap may be exceeded "
+            "by what answers in flight use beyond that; with sampling.max_tokens it never is"
+        )
+
+
 def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     """A sentence for each cap that does not bear the first round at its worst: it is asked in parts, or not at all."""
     plan, config = prepared.plan, prepared.config
+    yield from unbounded_models(plan.bench, prepared.models)
     there = 0 if plan.first is None else plan.first
     trials = np.maximum(plan.opening - there, 0).sum(axis=1)
     before = np.array((plan.spent_first.trials, *plan.spent_first.cost))
-    worst = np.array([(1.0, *cost) for cost in plan.bench.worst_cost])
+    bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
+    worst = np.array([(1.0, *cost) for cost in bounded])
     needs, least = before + trials @ worst, before + np.minimum(trials, 1) @ worst
     least[0] = needs[0]
     for (name, (unit, decimals)), need, part in zip(UNITS.items(), needs.tolist(), least.tolist(), strict=True):

@@ -1,5 +1,6 @@
 """From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -296,7 +297,7 @@ def worst_costs(config: RunConfig, questions: Sequence[Question], longest: Seque
     """The most that one trial of each model may cost, by the bytes of its longest prompt: hard caps reserve it."""
     verdict = worst_verdict(config, questions)
     return tuple(
-        NO_COST if model.recorded is not None else _worst_cost(model, size).plus(verdict)
+        NO_COST if model.recorded is not None else _worst_cost(model, size, config.budget).plus(verdict)
         for model, size in zip(config.models, longest, strict=True)
     )
 
@@ -326,8 +327,10 @@ def prompt_bytes(prompt: Prompt) -> int:
     return len((prompt.text or "").encode()) + sum(len(message.content.encode()) for message in prompt.messages or ())
 
 
-def _worst_cost(model: ModelConfig, longest: int) -> Cost:
+def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
     completion = model.sampling.max_tokens or 0
+    if not completion and (budget.tokens is not None or budget.usd is not None):
+        return Cost(0, math.inf, 0.0 if model.launch is not None else _most_gpu_seconds(model))
     if model.inspect is not None:
         tokens = SAMPLE_MARGIN * completion
         return Cost(tokens, 0.0 if model.price is None else _dearest(model.price, tokens), _most_gpu_seconds(model))

@@ -101,6 +101,7 @@ class Controller:
         self._advance()
         if self._flight.early:
             self._keep_within_caps()
+        self._end_once_spent()
         return self.looks[taken:]
 
     def ask_rounds(self) -> list[Round]:
@@ -120,6 +121,7 @@ class Controller:
         self._take(batch, counts, costs, seconds)
         self._end_beyond_parts()
         self._advance(batch)
+        self._end_once_spent()
         return self.looks[taken:]
 
     def tell_time(self, batch: Batch, seconds: float) -> None:
@@ -139,6 +141,7 @@ class Controller:
             self._take(batch, counts[model], None if costs is None else costs[model], 0.0)
         self._end_beyond_parts()
         self._advance()
+        self._end_once_spent()
         return self.looks[taken:]
 
     def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
@@ -236,7 +239,12 @@ class Controller:
 
     def _end_beyond_parts(self) -> None:
         """End the run where a first round that caps do not bear at its worst, told as a whole, has cost too much."""
-        if self._flight.in_parts:
+        if self._flight.in_parts and not self._flight.account.is_open:
+            self._end_beyond_caps()
+
+    def _end_once_spent(self) -> None:
+        """End the run where trials that nothing bounds have used more than is left."""
+        if self._flight.account.is_open:
             self._end_beyond_caps()
 
     def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
@@ -244,6 +252,7 @@ class Controller:
         self._flight.hold(model, question, trial, cost)
         if self._flight.in_parts:
             self._advance()
+        self._end_once_spent()
 
     def tick(self, elapsed: float, held: float = 0.0) -> bool:
         """Tell the time since the start in seconds, and the GPU seconds for which servers were held: whether the cap on
@@ -371,7 +380,7 @@ class Controller:
         self.overrun = self._tally.counts - judged
         for model in sorted({batch.model for batch in late}):
             for batch in self._flight.drop(model):
-                self._flight.account.settle(model, batch.size, batch.size - batch.missing, batch.total_cost())
+                self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         nothing_left = np.zeros_like(self.supply.left)
         self.standing = self._judged(replace(self.supply, left=nothing_left), calls_stand=True)
 
@@ -428,7 +437,7 @@ class Controller:
         self.set_aside[event.model] = Lost(event.cause, event.reason)
         for batch in self._flight.drop(event.model):
             came, lost = batch.size - batch.missing, batch.asked_and_missing()
-            self._flight.account.settle(event.model, batch.size, came, batch.total_cost(), lost)
+            self._flight.account.settle(batch, came, batch.total_cost(), lost)
 
     def _set_aside_ungradable(self, models: Iterable[int]) -> None:
         """Go on without models of which too much has no grade (see `ungraded`).
@@ -439,7 +448,7 @@ class Controller:
             self.set_aside[model] = Lost(Cause.GRADER, reason)
             self._tally.forget_arrivals(model)
             for batch in self._flight.drop(model):
-                self._flight.account.settle(model, batch.size, 0, NO_COST, lost=batch.size)
+                self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
 
     # -- looks ----------------------------------------------------------------------------------------------------
 
@@ -449,6 +458,11 @@ class Controller:
         `heard` is the only batch of which there is news, if it is one.
         """
         while self.finished is None:
+            if self._flight.in_parts and self._flight.account.is_open:  # each part is reserved by those before it
+                if not self._flight.widen():
+                    self.end_over_budget()
+                if self._flight.in_parts or self.finished is not None:
+                    return
             if self._horizon.pace.held and self.plan.first is None and not self._looks_taken:
                 for extra in self._opening.start_clocks(self._flight, self.set_aside, heard):
                     self._issue(extra)

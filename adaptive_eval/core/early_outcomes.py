@@ -128,7 +128,10 @@ class EarlyOutcomes:
             return None
         questions, trials = np.divmod(found["place"], _TRIALS)
         took = trillionths(found["seconds"])
-        return BatchPart(questions, trials, found["category"], found["timed_out"], *_sum_costs(found), took)
+        costs = np.zeros((0, 4))
+        if batch.used is not None:
+            costs = np.stack([np.ones(len(found)), *(found[name] for name in ("tokens", "usd", "gpu_seconds"))], axis=1)
+        return BatchPart(questions, trials, found["category"], found["timed_out"], *_sum_costs(found), took, costs)
 
     def added_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) with those of the kept ones that have a grade."""

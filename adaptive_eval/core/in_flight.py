@@ -88,6 +88,7 @@ class BatchesInFlight:
         for batch in one.batches.values():
             took = 1.0 if even else self._sets(batch) * float(self.takes[batch.model])
             batch.due = tick if in_step else max(self.now, float(self.until[batch.model])) + took
+            self.account.promise(batch)
             self._fly(batch)
         return self._known_parts(one.batches.values())
 
@@ -220,7 +221,7 @@ class BatchesInFlight:
             self._batches.remove(batch)
             self._own[batch.model].remove(batch)
             self.now = max(self.now, batch.due)
-            self.account.settle(batch.model, batch.size, batch.size, batch.total_cost())
+            self.account.settle(batch, batch.size, batch.total_cost())
         if self._not_asked:  # who asks trial by trial never takes rounds, of which each holds all of its trials
             flying = set(map(id, chain(self._batches, *self._parked)))
             self._not_asked = [one for one in self._not_asked if not flying.isdisjoint(map(id, one.batches.values()))]
@@ -240,7 +241,12 @@ class BatchesInFlight:
     @property
     def within_caps(self) -> bool:
         """Whether the caps bear what the trials in flight have used, those that may be missing, and what is kept."""
-        return self._bears(0)
+        return self._bears(0) and not (self.account.is_open and self._is_spent())
+
+    def _is_spent(self) -> bool:
+        """Whether what has come exceeds a cap."""
+        came = sum((np.array(batch.paid()) for batch in self._batches), np.array((len(self.early), *self.early.cost)))
+        return not self.account.holds(came, np.zeros(len(self.issued), dtype=np.int64))
 
     def _bears(self, opened: int, times: int = 1) -> bool:
         """Whether they do with so many trials of each batch that may be asked, what is missing counted so many times.
@@ -249,8 +255,9 @@ class BatchesInFlight:
         """
         came, missing = np.array((len(self.early), *self.early.cost)), np.zeros(len(self.issued), dtype=np.int64)
         for batch in self._batches:
-            came += batch.paid()
-            missing[batch.model] += times * batch.owed(max(batch.open, min(opened, batch.size)))
+            counted, owed = batch.reserved(opened, times)
+            came += counted
+            missing[batch.model] += owed
         return self.account.holds(came, missing)
 
     def open_in_parts(self) -> None:
@@ -268,11 +275,21 @@ class BatchesInFlight:
 
         It is asked as far as the caps bear it twice, so that losses do not end the run, or one trial of each where that
         is not borne and all before it has come. So where it is over is a function of what its trials cost.
+
+        Where nothing bounds what a trial may cost, each part waits for all before it, by which the next is reserved;
+        the first is one trial of each.
         """
         while parts := [batch for batch in self._batches if batch.open < batch.size]:
             now, most = max(batch.open for batch in parts), max(batch.size for batch in parts)
-            opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._bears(size, 2))
             is_owed = any(batch.owed(batch.open) for batch in self._batches)
+            if self.account.is_open:
+                if is_owed:
+                    return True
+                for batch in parts:
+                    self.account.promise(batch)
+                if self.account.unmeasured[[batch.model for batch in parts]].any():
+                    most = now + 1
+            opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._bears(size, 2))
             if opened == now and is_owed:
                 return True
             if opened == now and not self._bears(now + 1):

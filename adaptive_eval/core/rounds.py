@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
-from scorio.moments import IntArray, over_questions
+from scorio.moments import FloatArray, IntArray, over_questions
 
 UNGRADED = MOST_CATEGORIES
 """The mark of a trial that has come without a grade; categories lie below it."""
@@ -47,6 +47,8 @@ class BatchPart(NamedTuple):
     """This and what follows in trillionths."""
     gpu_seconds: int
     took: int
+    costs: FloatArray
+    """(n, 4): what each used, with 1 for itself; empty where the batch keeps no costs."""
 
 
 def trillionths(values: NDArray[np.float64]) -> int:
@@ -78,6 +80,10 @@ class Batch:
         self.missing = self.size
         self.open = self.size
         """How many of its trials may be asked now, the first ones: less where caps do not bear all at their worst."""
+        self.promised = np.zeros(4)
+        """What caps reserve for each of its trials by the largest so far, where nothing bounds its cost."""
+        self.used: FloatArray | None = None
+        """(size, 4): what each of its trials has used, with 1 for itself; None where costs have a bound."""
         self._held: dict[int, Cost] = {}
         """What trials have used that have come, and whose categories are told later."""
         self._got = bytearray([MISSING]) * self.size
@@ -102,6 +108,8 @@ class Batch:
             self._usd += round(usd * PER_UNIT)
             self._gpu_seconds += round(gpu_seconds * PER_UNIT)
             self._tokens += tokens
+        if self.used is not None:
+            self.used[slot] = (1.0, *outcome.cost)
         self._took += round(outcome.seconds * PER_UNIT)
         self._held.pop(slot, None)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
@@ -114,6 +122,8 @@ class Batch:
         place = trial - int(self.first[question])
         if 0 <= place < self.extra[question] and self._got[slot := int(self.offset[question]) + place] == MISSING:
             self._held[slot] = cost
+            if self.used is not None:
+                self.used[slot] = (1.0, *cost)
 
     def take_part(self, part: BatchPart) -> bool:
         """Store many outcomes of this batch: False where some had come before."""
@@ -128,6 +138,8 @@ class Batch:
         self._tokens, self._usd = self._tokens + part.tokens, self._usd + part.usd
         self._gpu_seconds, self._took = self._gpu_seconds + part.gpu_seconds, self._took + part.took
         self.missing -= len(slots)
+        if self.used is not None:
+            self.used[slots] = part.costs
         return True
 
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
@@ -137,6 +149,8 @@ class Batch:
             self._tokens += times * tokens
             self._usd += times * round(usd * PER_UNIT)
             self._gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+        if self.used is not None:
+            self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
         self._took += round(seconds * PER_UNIT)
         self._counts, self.missing = counts, 0
 
@@ -174,6 +188,21 @@ class Batch:
     def paid(self) -> tuple[float, ...]:
         """How many of its trials have come, with categories or without, and what they used."""
         return self.size - self.missing + len(self._held), *reduce(Cost.plus, self._held.values(), self.total_cost())
+
+    def reserved(self, opened: int, times: int = 1) -> tuple[FloatArray, int]:
+        """What caps count of it with so many trials that may be asked: what those that came used, with what is promised
+        for the others, and how many these are; what is missing counts so many times.
+
+        Where nothing bounds a cost, no trial counts for more than was promised for it, and only those that were open
+        before count as come: so it is the same whatever has come of the others.
+        """
+        end = max(self.open, min(opened, self.size))
+        if self.used is None:
+            return np.array(self.paid()), times * self.owed(end)
+        owed = times * (self.owed(self.open) + end - self.open)
+        came = self.used[: self.open]
+        came = np.where(self.promised > 0.0, np.minimum(came, self.promised), came)
+        return came.sum(axis=0) + owed * self.promised, owed
 
     def asked_and_missing(self) -> int:
         """Trials that were asked for and have not come."""

@@ -3,6 +3,7 @@
 Models and questions are integers here, positions in the run's lists; the shell keeps the names.
 """
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -20,11 +21,16 @@ class Ask(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost of one trial, or the most that it may be."""
+    """The cost of one trial, or the most that it may be: infinite USD where nothing bounds its tokens."""
 
     tokens: int = 0
     usd: float = 0.0
     gpu_seconds: float = 0.0
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether nothing bounds its tokens, nor the USD for them."""
+        return self.usd == math.inf
 
     def plus(self, more: "Cost") -> "Cost":
         """The sum of both costs."""

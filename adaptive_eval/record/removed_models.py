@@ -31,6 +31,7 @@ from adaptive_eval.store.spending import (
     HeldServers,
     cost_by_model,
     cost_of,
+    lost_costs,
     never_stored,
     spent_on_baseline,
     spent_on_greedy,
@@ -122,8 +123,7 @@ def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Itera
     """Cost of a model's answers that were lost, unwanted, or in flight when it was asked last."""
     yield from (cost_of(event) for event in never_stored(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
-        worst = _worst_cost(reader, events, model)
-        yield Cost(count * worst.tokens, count * worst.usd, count * worst.gpu_seconds)
+        yield lost_costs(reader, {model: _worst_cost(reader, events, model)})[model].times(count)
 
 
 def _worst_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:

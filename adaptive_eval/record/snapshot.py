@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval import __version__
+from adaptive_eval.config.first_round import unbounded_models
 from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.early_stop import EndedRun
@@ -153,6 +154,7 @@ def take_snapshot(
             *opponent_caution(events),
             *notice_cautions(events),
             *loss_cautions(events),
+            *(Caution("unbounded", None, text) for text in unbounded_models(bench, subject.models)),
         ),
         events=tuple(events),
         held=tuple(held) or (None,) * len(subject.models),

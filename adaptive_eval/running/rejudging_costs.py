@@ -18,7 +18,7 @@ from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.scheduler.verdict_costs import require_kept
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, TrialRecord, VerdictsAsked
-from adaptive_eval.store.spending import spent_in_all
+from adaptive_eval.store.spending import entered_cost, spent_in_all
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 """Names of what is bought, as `budget` counts it."""
@@ -105,7 +105,5 @@ class VerdictLedger:
 
 def _in_flight(prepared: PreparedRun, reader: RunReader) -> Cost:
     """Worst cost of the requests that were in flight when an earlier start was killed."""
-    total, counts = NO_COST, reader.in_flight()
-    for model, worst in zip(prepared.config.models, prepared.plan.bench.worst_cost, strict=True):
-        total = total.plus(lost_cost(model, worst).times(counts.get(model.name, 0)))
-    return total
+    each = zip(prepared.config.models, prepared.plan.bench.worst_cost, strict=True)
+    return entered_cost(reader, {model.name: lost_cost(model, worst) for model, worst in each})

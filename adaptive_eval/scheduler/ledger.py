@@ -8,9 +8,7 @@ soon as it is noticed. A refusal or an error that a server reports costs nothing
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
 
-from adaptive_eval.core.types import Cost
 from adaptive_eval.scheduler.types import BEAT_SECONDS
 from adaptive_eval.store import (
     AnswersLost,
@@ -21,6 +19,7 @@ from adaptive_eval.store import (
     SentRequest,
     Store,
 )
+from adaptive_eval.store.spending import lost_costs
 from adaptive_eval.supply.types import Lane, Request
 
 UNSAID_SECONDS = BEAT_SECONDS + 1.0
@@ -30,8 +29,8 @@ UNSAID_SECONDS = BEAT_SECONDS + 1.0
 class Ledger:
     """Entries of the requests that are sent, and losses of each model's servers."""
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: Sequence[Lane], reader: RunReader) -> None:
+        self._lanes, self._reader = lanes, reader
         self._lost = [0] * len(lanes)
         """Answers that the endpoint of each model had lost when it was asked last."""
 
@@ -45,7 +44,7 @@ class Ledger:
             count = lane.endpoint.stats.lost
             lost, self._lost[model] = count - self._lost[model], count
             if lost > 0:
-                yield _loss(lane, lost, killed=False)
+                yield _loss(self._reader, lane, lost, killed=False)
 
 
 def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -> Iterator[AnswersLost]:
@@ -56,21 +55,15 @@ def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -
     counts = store.reader.in_flight()
     for lane in lanes:
         if count := counts.get(lane.name, 0):
-            event = _loss(lane, max(0, count - left.get(lane.name, 0)), killed=True)
+            event = _loss(store.reader, lane, max(0, count - left.get(lane.name, 0)), killed=True)
             store.lose(event)
             if event.answers:
                 yield event
 
 
-def entered_cost(reader: RunReader, lanes: Sequence[Lane]) -> Cost:
-    """The worst cost of everything that is entered now."""
-    counts = reader.in_flight()
-    return reduce(Cost.plus, (lane.price.worst.times(counts.get(lane.name, 0)) for lane in lanes), Cost())
-
-
-def _loss(lane: Lane, count: int, *, killed: bool) -> AnswersLost:
-    worst = lane.price.worst
-    return AnswersLost(lane.name, count, count * worst.tokens, count * worst.usd, count * worst.gpu_seconds, killed)
+def _loss(reader: RunReader, lane: Lane, count: int, *, killed: bool) -> AnswersLost:
+    cost = lost_costs(reader, {lane.name: lane.price.worst})[lane.name]
+    return AnswersLost(lane.name, count, *cost.times(count), killed)
 
 
 def at_least_elapsed(reader: RunReader) -> float:

@@ -23,7 +23,6 @@ from adaptive_eval.endpoints.types import Again
 from adaptive_eval.scheduler.answer_grader import AnswerGrader
 from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
 from adaptive_eval.scheduler.journal import RunJournal
-from adaptive_eval.scheduler.ledger import entered_cost
 from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.verdict_costs import used
 from adaptive_eval.store import (
@@ -42,7 +41,7 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.records import AWAITS_VERDICT
-from adaptive_eval.store.spending import cost_of, spent_in_all
+from adaptive_eval.store.spending import cost_of, entered_cost, spent_in_all
 
 AT_A_TIME = 16
 """Answers that are graded between two signs of life, and lost when one stops it."""
@@ -163,7 +162,7 @@ class Mending:
     def _bears(self, more: Cost) -> bool:
         """Whether the caps bear this on top of all that was spent, for whichever model."""
         reader = self._store.reader
-        entered = entered_cost(reader, list(self._lanes.values()))
+        entered = entered_cost(reader, {name: lane.price.worst for name, lane in self._lanes.items()})
         return self._caps.can_afford(spent_in_all(reader).plus(entered).plus(more))
 
     def _write(self, batch: CommitBatch) -> None:

@@ -141,6 +141,14 @@ class RunReader:
             raise self._damaged("the times for which servers were held are no numbers") from error
         return {name: HeldTime(*one) for name, one in times.items()} if rows else None
 
+    def largest_costs(self) -> dict[str, Cost]:
+        """The largest cost of a stored trial of each model, in each currency."""
+        rows = self._rows(
+            "SELECT name, max(tokens), max(usd), max(gpu_seconds) FROM trials JOIN models ON models.id = model "
+            "GROUP BY name"
+        )
+        return {name: Cost(*most) for name, *most in rows}
+
     def trial_count(self) -> int:
         """How many trials are stored."""
         known = self._ledger.kept_sums()

@@ -1,9 +1,10 @@
 """Cost of a run by what is stored: the events that tell of spending, their sums, and the time servers were held."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple, Protocol
 
+from adaptive_eval.core.account import reserved_for
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.answers import AnswersLost, AnswersUnwanted
@@ -62,6 +63,22 @@ def spent_on_opponent(events: Sequence[Event]) -> OpponentAnswered | None:
 def never_stored(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]:
     """Events of answers that cost something, or may have, and are not among the trials."""
     return [event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)]
+
+
+def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cost]:
+    """What an answer of each model counts as that was lost, of which `worst` is the most that it may cost; where
+    nothing bounds that, by the largest that is stored."""
+    if not any(cost.is_unbounded for cost in worst.values()):
+        return worst
+    largest = reader.largest_costs()
+    return {model: reserved_for(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
+
+
+def entered_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
+    """The cost of all that is entered as sent, as if it was lost."""
+    counts = reader.in_flight()
+    each = lost_costs(reader, worst).items()
+    return reduce(Cost.plus, (cost.times(counts.get(model, 0)) for model, cost in each), NO_COST)
 
 
 def spent_in_all(reader: RunReader) -> Cost:

@@ -349,7 +349,6 @@ class TestBetweenSections:
             ),
             ("prompt: '{prompt} {hint}'", "{hint} is none of {id}, {prompt}, {choices}, {cluster}"),
             ("budget: {usd: 5}", "budget.usd needs price of every model"),
-            ("budget: {tokens: 5}", "budget.tokens needs sampling.max_tokens of every model"),
             ("budget: {gpu_hours: 5}", "budget.gpu_hours needs gpus of every model"),
             ("trials: {seeds: coupled}", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
             (

@@ -37,6 +37,7 @@ from thoroughness import examples, only_drawn
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.account import SEEN_MARGIN
 from adaptive_eval.scheduler.scheduler import TICK_SECONDS
 from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader, events_of_kind
 
@@ -56,10 +57,17 @@ class Life:
     lost: list[AnswersLost]
     set_aside: bool
     reason: str | None
+    bounded: bool
 
 
 def config_of(
-    folder: Path, budget: Mapping[str, float], samples: int, slots: int, absent: str | None = None
+    folder: Path,
+    budget: Mapping[str, float],
+    samples: int,
+    slots: int,
+    absent: str | None = None,
+    *,
+    bounded: bool = True,
 ) -> RunConfig:
     rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -67,7 +75,7 @@ def config_of(
     document: dict[str, Any] = {
         "questions": "questions.jsonl",
         "models": [{"name": name, **model} for name in SKILLS if name != absent],
-        "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS, "timeout": TIMEOUT},
+        "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS if bounded else None, "timeout": TIMEOUT},
         "grader": "exact",
         "stopping": {
             "rule": {"use": "published", "options": {"threshold": 50}},
@@ -90,13 +98,17 @@ def lead(
     faults: Mapping[str, float] | None = None,
     starts: tuple[Start, ...] = (),
     absent: tuple[str | None, ...] = (),
+    bounded: bool = True,
 ) -> Life:
-    """A run with these starts, and then one that is left alone; each has all models but one, where one is `absent`."""
+    """A run with these starts, and then one that is left alone; each has all models but one, where one is `absent`.
+
+    `bounded`: the run knows how many tokens an answer may have.
+    """
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder, world = Path(name), Spender(says=says, faults=faults or {})
         for start, gone in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
-            ended = world.run(config_of(folder, budget, samples, slots, gone), folder / "run", start)
+            ended = world.run(config_of(folder, budget, samples, slots, gone, bounded=bounded), folder / "run", start)
         reader = RunReader.open(folder / "run")
         try:
             events = reader.events()
@@ -105,7 +117,7 @@ def lead(
             lost = list(events_of_kind(events, AnswersLost))
         finally:
             reader.close()
-        return Life(world, budget, slots, samples, len(stored_rows(folder / "run")), lost, aside, reason)
+        return Life(world, budget, slots, samples, len(stored_rows(folder / "run")), lost, aside, reason, bounded)
 
 
 SHARES = st.sampled_from([0.0, 0.0, 0.05, 0.3])
@@ -149,6 +161,8 @@ def holds(life: Life) -> None:
     """Counted at the servers: what was generated, whether it came or not, and what is charged for it."""
     attempts, budget = life.world.attempts, life.budget
     tokens = sum(map(within_reserve, attempts))
+    if not life.bounded:  # nobody knows what an answer has cost that is lost before the first of its model is stored
+        tokens -= sum(one.answers for one in life.lost if not one.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
     assert tokens <= budget.get("tokens", tokens)
     assert tokens * PRICE <= 1e6 * budget.get("usd", tokens * PRICE)
     seconds = sum(one.seconds for one in attempts if one.tokens) * GPUS / life.slots
@@ -174,6 +188,22 @@ def check(**chosen: Any) -> None:
 @only_drawn(examples(12))
 @given(**BUDGETS)
 def test_some_budgets_hold(**chosen: Any) -> None:
+    check(**chosen)
+
+
+UNBOUNDED = BUDGETS | {
+    "budget": BUDGETS["budget"].filter(lambda budget: budget.keys() & {"tokens", "usd"}),
+    "says": st.sampled_from([TRUE, MISSING, ABSURD, LOW]),
+    "absent": st.just(()),
+    "bounded": st.just(False),
+}
+
+
+@seed(3)
+@only_drawn(examples(12))
+@given(**UNBOUNDED)
+def test_some_budgets_hold_where_nothing_bounds_an_answer(**chosen: Any) -> None:
+    """Its answers are nearly as long as each other: what is reserved by the largest is enough for any."""
     check(**chosen)
 
 
@@ -226,6 +256,14 @@ def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 40),))
     assert life.lost
     assert all(event.killed and event.tokens >= event.answers * MAX_TOKENS for event in life.lost)
+    holds(life)
+
+
+def test_where_nothing_bounds_an_answer_what_was_in_flight_counts_by_the_largest_that_is_stored() -> None:
+    life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 60),), bounded=False)
+    assert life.lost
+    most = [event.tokens / event.answers / SEEN_MARGIN for event in life.lost]
+    assert all(event.killed for event in life.lost) and all(MAX_TOKENS - 50 < one < MAX_TOKENS + 5 for one in most)
     holds(life)
 
 

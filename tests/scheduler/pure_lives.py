@@ -6,6 +6,7 @@ what was generated, whether it came or not.
 """
 
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
+from adaptive_eval.store.spending import entered_cost, lost_costs
 from adaptive_eval.store.thresholds import kept_rubric
 from adaptive_eval.supply.types import Lane, Request, TrialPrice, trials_per_request
 
@@ -93,6 +95,8 @@ class Setting(NamedTuple):
     trials: Trials
     pace: Pace
     budget: Budget
+    bounded: bool = True
+    """It is known how many tokens an answer may have."""
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> Self:
@@ -114,6 +118,7 @@ class Setting(NamedTuple):
             trials=Trials(least, 4),
             pace=chance.choice(paces),
             budget=chance.choice(budgets),
+            bounded=number % 4 != 1,
         )
 
     @property
@@ -134,7 +139,8 @@ class Setting(NamedTuple):
 
     @property
     def worst(self) -> Cost:
-        return Cost(tokens=WORST).plus(self.reserve or NO_COST)
+        answer = Cost(tokens=WORST) if self.bounded or self.budget.tokens is None else Cost(usd=math.inf)
+        return answer.plus(self.reserve or NO_COST)
 
 
 @dataclass
@@ -184,6 +190,12 @@ class Disk:
     def in_flight(self) -> Mapping[str, int]:
         return +self.asked_for
 
+    def largest_costs(self) -> dict[str, Cost]:
+        largest: dict[str, Cost] = {}
+        for one in self.rows.values():
+            largest[one.model] = max(one.cost, largest.get(one.model, NO_COST))
+        return largest
+
     def outcomes(self) -> Iterator[StoredOutcome]:
         return (one.outcome()._replace(awaits_verdict=one.awaits_verdict) for one in list(self.rows.values()))
 
@@ -217,9 +229,13 @@ class Disk:
         """What was spent on others than these."""
         rows = [one for one in self.rows.values() if one.model not in models]
         lost = [event.tokens for event in events_of_kind(self.log, AnswersLost) if event.model not in models]
-        entered = sum(number for model, number in self.asked_for.items() if model not in models)
-        tokens = sum(one.cost.tokens for one in rows) + sum(lost) + entered * worst.tokens
+        entered = self.entered({model: worst for model in self.asked_for if model not in models})
+        tokens = sum(one.cost.tokens for one in rows) + sum(lost) + entered
         return SpentBefore(len(rows), Cost(tokens=tokens))
+
+    def entered(self, worst: Mapping[str, Cost]) -> int:
+        """Tokens that are reserved for what is under way of these models."""
+        return entered_cost(self, worst).tokens  # type: ignore[arg-type]
 
 
 @dataclass
@@ -381,7 +397,7 @@ class Start:
     def _grade_again(self, record: TrialRecord) -> None:
         reserved = self.setting.reserve or NO_COST
         if reserved.tokens:
-            under_way = sum(self.disk.asked_for.values()) * self.setting.worst.tokens
+            under_way = self.disk.entered(dict.fromkeys(self.models, self.setting.worst))
             if not self.controller.can_afford(Cost(tokens=self.disk.spent() + under_way).plus(reserved)):
                 return
             self.disk.commit(CommitBatch(verdicts=[at_cost(record, reserved)]))
@@ -504,8 +520,9 @@ class Start:
         if not self.setting.capped:
             self._ask(request)
             return
-        worst = self.setting.worst
-        event = AnswersLost(self.models[request.model], request.size, request.size * worst.tokens)
+        name = self.models[request.model]
+        lost = lost_costs(self.disk, {name: self.setting.worst})[name]  # type: ignore[arg-type]
+        event = AnswersLost(name, request.size, request.size * lost.tokens)
         self.draft.events.append(event)
         self.state.apply(event)
         self._decide()
@@ -589,7 +606,7 @@ class Start:
     def check_spending(self) -> None:
         """By what is on disk, whatever dies next: no cap is exceeded, and nothing generated is not counted."""
         disk, cap, budget = self.disk, self.setting.budget.tokens, self.setting.budget
-        if self.setting.capped:
+        if self.setting.capped and not self.setting.worst.is_unbounded:
             reserved = sum(disk.asked_for.values()) * self.setting.worst.tokens
             assert self.endpoints.generated <= disk.spent() + reserved, "something generated is not counted"
             assert cap is None or disk.spent() + reserved <= cap, "a cap is exceeded"

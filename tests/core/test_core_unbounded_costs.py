@@ -1,0 +1,193 @@
+"""Caps where nothing bounds the cost of a trial: what is reserved follows from the largest cost of its model so far."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from core_runs import Answers, Shell, exact, plans, straight
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Plan, Reason, SetAside, Trials
+from adaptive_eval.core.account import SEEN_MARGIN, reserved_for
+from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core.rules import ZScore
+
+seeds = st.integers(0, 2**20)
+BINARY = np.array([0.0, 1.0])
+
+
+class Varied(Answers):
+    """Answers that cost at least a share of the most that any of their model does."""
+
+    def __init__(self, plan: Plan, seed: int, least: float) -> None:
+        super().__init__(plan, seed)
+        self._least = least
+
+    def of(self, asks: Iterable[Ask]) -> list[Outcome]:
+        return [self._at_least(outcome) for outcome in super().of(asks)]
+
+    def _at_least(self, outcome: Outcome) -> Outcome:
+        most = self.plan.bench.worst_cost[outcome.model]
+        each = (self._least * one + (1.0 - self._least) * used for one, used in zip(most, outcome.cost, strict=True))
+        tokens, usd, gpu_seconds = each
+        return outcome._replace(cost=Cost(math.ceil(tokens), usd, gpu_seconds))
+
+
+@st.composite
+def unbounded(draw: st.DrawFn) -> tuple[Plan, Plan]:
+    """A plan with caps of which nothing bounds the trials of some models, and the same with what they really cost."""
+    plan = draw(plans())
+    costs = tuple(cost._replace(tokens=10 + cost.tokens) for cost in plan.bench.worst_cost)
+    plan = replace(plan, bench=replace(plan.bench, worst_cost=costs))
+    assume(plan.budget.tokens is not None or plan.budget.usd is not None)
+    some = draw(st.sets(st.integers(0, plan.bench.models - 1), min_size=1))
+    unknown = tuple(Cost(0, math.inf, one.gpu_seconds) if at in some else one for at, one in enumerate(costs))
+    return replace(plan, bench=replace(plan.bench, worst_cost=unknown)), plan
+
+
+def used(outcomes: Iterable[Outcome]) -> list[float]:
+    """What all of these have used, in the currencies that tokens cost."""
+    costs = [outcome.cost for outcome in outcomes]
+    return [math.fsum(cost.tokens for cost in costs), math.fsum(cost.usd for cost in costs)]
+
+
+def caps_of(plan: Plan) -> list[float]:
+    return [math.inf if cap is None else cap for cap in (plan.budget.tokens, plan.budget.usd)]
+
+
+def exceeds(spent: list[float], plan: Plan) -> bool:
+    return any(one > cap * (1.0 + 1e-12) for one, cap in zip(spent, caps_of(plan), strict=True))
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(unbounded(), seeds)
+def test_within_the_margin_no_cap_is_exceeded_but_by_the_first_of_each(both: tuple[Plan, Plan], seed: int) -> None:
+    """Answers of a model differ by less than the margin: what is asked is never more than caps bear."""
+    plan, truth = both
+    answers = Varied(truth, seed, 0.7)
+    shell = Shell(plan, answers, np.random.default_rng(seed), restarts=0.02)
+    while shell.controller.finished is None:
+        shell.step()
+        asked = shell.told + answers.of(shell.flying)
+        firsts = len({outcome.model for outcome in asked}) == len(asked)
+        assert firsts or not exceeds(used(asked), plan)
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(unbounded(), seeds, st.booleans())
+def test_nothing_is_asked_once_a_cap_is_exceeded(both: tuple[Plan, Plan], seed: int, one_is_lost: bool) -> None:
+    plan, truth = both
+    answers = Answers(truth, seed)
+    shell = Shell(plan, answers, np.random.default_rng(seed))
+    for step in range(10_000):
+        if shell.controller.finished is not None:
+            break
+        if one_is_lost and step == 9:
+            shell.controller.tell([SetAside(0, "gone")])
+            shell.flying = [ask for ask in shell.flying if ask.model != 0]
+        shell.step()
+        assert shell.controller.finished is not None or not exceeds(used(shell.told), plan)
+    assert shell.controller.finished is not None
+    assert shell.controller.ask(10) == []
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(unbounded(), seeds)
+def test_no_order_of_arrival_and_no_kill_changes_a_look(both: tuple[Plan, Plan], seed: int) -> None:
+    """Where a cap is exceeded in the middle of a round, only how many looks there are may depend on what came first."""
+    plan, truth = both
+    answers = Answers(truth, seed)
+    expected = straight(plan, answers)
+    shell = Shell(plan, answers, np.random.default_rng(seed), restarts=0.05)
+    found = shell.run()
+    looks, others = exact(expected.looks), exact(found.looks)
+    both_looks = min(len(looks), len(others))
+    assert looks[:both_looks] == others[:both_looks]
+    if not exceeds(used(shell.told), plan):
+        assert looks == others and found.finished is expected.finished
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_parts_of_a_first_round_are_the_same_after_a_kill(seed: int) -> None:
+    """A start that finds answers of later parts reserves each part by those before it alone, as the start did that
+    asked for them: whether all of the round is asked depends on nothing else."""
+    bench = Bench(2, 6, BINARY, (Cost(0, math.inf),) * 2)
+    truth = Plan(replace(bench, worst_cost=(Cost(1000), Cost(400))), trials=Trials(2, 2))
+    answers = Varied(truth, seed, 0.02)
+    every = used(answers.of(Ask(m, q, trial, 0) for m in (0, 1) for q in range(6) for trial in (0, 1)))[0]
+    plan = replace(truth, bench=bench, budget=Budget(tokens=int(every * (1.0 + 0.02 * (seed % 15)))))
+    expected = straight(plan, answers)
+    for number in range(6):
+        found = Shell(plan, answers, np.random.default_rng((seed, number)), restarts=0.3).run()
+        assert exact(found.looks) == exact(expected.looks)
+        assert found.finished is expected.finished
+
+
+def two(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa: B008
+    """Nothing is ever called, and nobody gives up."""
+    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 50))
+    return Controller(Plan(Bench(2, 5, BINARY, (worst, worst)), *parts, budget=budget))
+
+
+def tell(controller: Controller, asks: Iterable[Ask], tokens: int) -> None:
+    controller.tell([Outcome(*ask[:3], 0, Cost(tokens)) for ask in asks])
+
+
+def test_one_answer_of_each_model_is_measured_and_the_next_are_reserved_by_it() -> None:
+    controller = two(Budget(tokens=2_000))
+    first = controller.ask(99)
+    assert [ask.model for ask in first] == [0, 1], "nobody knows what more would cost"
+    tell(controller, first[:1], 20)
+    assert controller.ask(99) == [], "the other one is not known yet"
+    tell(controller, first[1:], 40)
+    second = controller.ask(99)
+    assert len(second) == 18, "60 are spent, and twice 9 * (30 + 60) are reserved"
+    tell(controller, second, 70)
+    assert controller.ask(99) == [] and controller.finished is Reason.BUDGET, "1,320 are spent, and a round is 1,050"
+
+
+def test_a_first_round_goes_on_in_parts_as_far_as_it_is_borne_twice() -> None:
+    controller = two(Budget(tokens=500))
+    tell(controller, controller.ask(99), 40)
+    second = controller.ask(99)
+    assert len(second) == 2, "80 are spent, and each of one more is reserved at 60: twice 240, and of two more 480"
+    tell(controller, second, 10)
+    assert len(controller.ask(99)) == 2
+    assert SEEN_MARGIN == 1.5
+
+
+def test_a_cap_that_is_exceeded_in_the_middle_of_a_round_ends_the_run() -> None:
+    controller = two(Budget(tokens=1_000))
+    tell(controller, controller.ask(99), 20)
+    asks = controller.ask(99)
+    tell(controller, asks[:9], 100)
+    assert controller.finished is None, "940 are spent"
+    tell(controller, asks[9:10], 100)
+    assert controller.finished is Reason.BUDGET and controller.ask(99) == []
+
+
+def test_an_answer_that_cost_nothing_measures_nothing() -> None:
+    controller = two(Budget(tokens=1_000))
+    tell(controller, controller.ask(99), 0)
+    assert len(controller.ask(99)) == 2, "one more of each"
+
+
+@pytest.mark.parametrize("cap", [{"trials": 60}, {"gpu_seconds": 60.0}])
+def test_caps_on_what_has_a_bound_are_as_ever(cap: dict[str, float]) -> None:
+    """Nothing is measured for a cap on trials or on GPU time."""
+    open_, known = two(Budget(**cap), Cost(0, math.inf, 1.0)), two(Budget(**cap), Cost(0, 0.0, 1.0))  # type: ignore[arg-type]
+    for one in (open_, known):
+        while one.finished is None:
+            tell(one, one.ask(99), 7)
+    assert exact(open_.looks) == exact(known.looks) and open_.finished is known.finished
+
+
+def test_what_is_reserved_is_the_worst_or_a_margin_on_the_largest() -> None:
+    assert reserved_for(Cost(7, 0.5, 3.0), Cost(100, 9.0, 9.0)) == Cost(7, 0.5, 3.0)
+    assert reserved_for(Cost(7, math.inf, 3.0), Cost(101, 9.0, 9.0)) == Cost(152, 13.5, 3.0)
