@@ -9,7 +9,7 @@ import numpy as np
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import SEEN_MARGIN
-from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.graders.by_benchmark import asked_grader
 from adaptive_eval.graders.judge import Judge
 
@@ -21,20 +21,21 @@ TOO_FEW = "no answers will be requested, since the budget does not cover the fir
 IN_PARTS = "the first round will be requested in parts, and there is no ranking if the budget does not cover all of it"
 
 
-def unbounded_models(bench: Bench, names: Sequence[str]) -> Iterator[str]:
+def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     """A sentence on the models of which nothing bounds an answer, if a cap counts what it costs."""
-    if open_ := [name for name, worst in zip(names, bench.worst_cost, strict=True) if worst.is_unbounded]:
+    if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
+        caps = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"{', '.join(open_)}: no sampling.max_tokens, so budget.tokens and budget.usd reserve {SEEN_MARGIN:g} "
-            "times the largest answer so far, and the first answer of each is requested alone. A cap may be exceeded "
-            "by what answers in flight use beyond that; with sampling.max_tokens it never is"
+            f"no max_tokens: of {', '.join(open_)} an answer is reserved at {SEEN_MARGIN:g} times the largest so far, "
+            f"and the first is requested alone; {caps} may be exceeded by what answers in flight use beyond that. With "
+            "sampling.max_tokens a cap never is, and the sum for the first round is known"
         )
 
 
 def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     """A sentence for each cap that does not bear the first round at its worst: it is asked in parts, or not at all."""
     plan, config = prepared.plan, prepared.config
-    yield from unbounded_models(plan.bench, prepared.models)
+    yield from unbounded_models(plan, prepared.models)
     there = 0 if plan.first is None else plan.first
     trials = np.maximum(plan.opening - there, 0).sum(axis=1)
     before = np.array((plan.spent_first.trials, *plan.spent_first.cost))

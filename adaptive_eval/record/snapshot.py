@@ -154,7 +154,7 @@ def take_snapshot(
             *opponent_caution(events),
             *notice_cautions(events),
             *loss_cautions(events),
-            *(Caution("unbounded", None, text) for text in unbounded_models(bench, subject.models)),
+            *(Caution("unbounded", None, text) for text in unbounded_models(controller.plan, subject.models)),
         ),
         events=tuple(events),
         held=tuple(held) or (None,) * len(subject.models),

@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS, NOTHING, TOO_FEW, first_round_problems
-from adaptive_eval.config.load import check_text
+from adaptive_eval.config.load import check_text, load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results_file import read_results
 
 CONFIG = """
 questions: {world: coins}
@@ -102,3 +103,25 @@ def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     assert enough is not None
     mended = site.run(site.write(budget={"tokens": int(enough[1])}))
     assert said not in mended.output and "trials" in mended.stdout and "No answers were requested" not in mended.output
+
+
+@pytest.mark.slow
+def test_caps_that_nothing_bounds_are_told_before_a_run_and_in_its_report(site: Site) -> None:
+    price = {"input": 1.0, "output": 2.0}
+    models = [{"name": name, "base_url": site.base_url, "price": price} for name in ("ada", "bob")]
+    config = site.write(models=models, sampling={"temperature": 0.6}, budget={"usd": 0.05, "trials": 500})
+    (told,) = first_round_problems(prepare(load_config(config)))
+    assert told.startswith("no max_tokens: of ada, bob an answer is reserved at 1.5 times the largest so far")
+    assert "budget.usd may be exceeded" in told and "budget.tokens" not in told
+    runner = CliRunner()
+    for command in (["validate"], ["plan"], ["run", "--dry-run"]):
+        said = runner.invoke(app, [command[0], str(config), *command[1:]])
+        assert said.exit_code == ExitCode.REACHED and told in said.output, said.output
+        assert "inf" not in said.output.split()
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and ended.output.count(told) == 2, "first and last"
+    results = read_results(site.directory())
+    assert results is not None and [one.text for one in results.warnings if one.kind == "unbounded"] == [told]
+    assert 0.02 < results.cost.usd <= 0.05
+    bounded = site.write("bounded", models=models, budget={"usd": 500.0})
+    assert not list(first_round_problems(prepare(load_config(bounded))))
