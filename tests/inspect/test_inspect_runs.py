@@ -217,6 +217,11 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert sum(record.cost.tokens for record in stored(site)) == 20 * len(stored(site)) <= 1000
     assert {round(record.cost.usd, 4) for record in stored(site)} == {7.0}
+    capped["sampling"] = {}  # nothing bounds a sample: 30 tokens and 10.5 USD are reserved, once one of each has come
+    for name, caps, most in (("by-tokens", {"tokens": 140}, 6), ("by-usd", {"usd": 43.0}, 4)):
+        ended = run(site, write(site, "judged", name, benchmark=benchmark, **(capped | {"budget": caps})))
+        assert ended.exit_code == ExitCode.SPENT and "no max_tokens: of p95, p10" in ended.output
+        assert len(stored(site, name)) == most
     del benchmark["prices"]
     unpriced = run(site, write(site, "judged", "usd", benchmark=benchmark, **(capped | {"budget": {"usd": 100}})))
     assert unpriced.exit_code == ExitCode.CONFIGURATION
