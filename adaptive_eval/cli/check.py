@@ -11,7 +11,6 @@ from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.opponent import with_opponent_among
-from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
@@ -23,7 +22,7 @@ from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.starting_point import load_starting_point
-from adaptive_eval.record.words import pace_in_words, promise_in_short
+from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
@@ -133,16 +132,14 @@ def _ends(text: str) -> str:
 def _outlook(prepared: PreparedRun) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     bench = plan.bench
-    recorded = f" ({len(bench.recorded)} recorded)" if bench.recorded else ""
-    who = f"{several(bench.models, 'model')}{recorded} on {several(bench.questions, 'question')}"
-    yield f"{config.name}: {who}, objective {config.objective.kind}"
+    yield f"{config.name}: {run_in_words(config, bench.questions)}"
     categories = zip(prepared.rubric.names, bench.weights, strict=True)
     yield f"rubric    {', '.join(f'{safe_line(name)} {weight:g}' for name, weight in categories)}"
     stopping = config.stopping
     yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {stopping.delta:g}"
     if (promised := promise_in_short(config.stated())) is not None:
         yield f"promise   {promised}"
-    yield f"policy    {config.trials.policy}, {trials_in_words(config)}"
+    yield f"policy    {config.trials.policy}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_at_most(plan))}"
     yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"

@@ -12,11 +12,10 @@ from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.record.lines import safe_line, several
-from adaptive_eval.record.words import pace_in_words
+from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.words import pace_in_words, run_in_words
 from adaptive_eval.show.forecast import forecast_lines
 from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
@@ -64,8 +63,10 @@ def plan(
             forecast = make_forecast(prepared, request, progress.to)
         if json is not None:
             _write(json, forecast)
-    typer.echo(_title(prepared))
-    typer.echo(f"pace      {safe_line(pace_in_words(prepared.config), 400)}")
+    settings, rule = prepared.config, prepared.config.stopping
+    known = run_in_words(settings, len(prepared.questions))
+    typer.echo(f"{safe_line(settings.name)}: {known}, {rule.rule} at {rule.confidence:g}")
+    typer.echo(f"pace      {safe_line(pace_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
     for hint in _hints(prepared, request):
@@ -78,16 +79,6 @@ def _require_a_place(path: Path | None) -> None:
     """The file can be written, as far as one can know before there is something to write."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise ConfigError(f"--json must name a file in a folder that exists, but got {path}")
-
-
-def _title(prepared: PreparedRun) -> str:
-    config = prepared.config
-    return (
-        f"{safe_line(config.name)}: {several(len(config.models), 'model')}, "
-        f"{several(len(prepared.questions), 'question')}, objective "
-        f"{config.objective.kind}, {config.stopping.rule} at {config.stopping.confidence:g}, "
-        f"{trials_in_words(config)}"
-    )
 
 
 def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 
 import typer
 
@@ -12,12 +11,11 @@ from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.pace import trials_in_words
-from adaptive_eval.config.prepare import PreparedRun, missing_programs, prepare
+from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
-from adaptive_eval.record.lines import safe_line, several
-from adaptive_eval.record.words import promise_in_short
+from adaptive_eval.record.lines import safe_line
+from adaptive_eval.record.words import promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 
 
@@ -29,7 +27,8 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     with reported():
         prepared = prepare(load_config(config, overrides or ()))
         keys = asyncio.run(check_keys(prepared))
-    typer.echo(_summary(config, prepared))
+    most = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
+    typer.echo(f"{config} is sound: {run_in_words(prepared.config, len(prepared.questions))}, {most:,} trials at most")
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")
     if keys.tried and keys.unknown is not None:
@@ -48,15 +47,3 @@ def _missing(config: RunConfig) -> Iterator[str]:
             yield problem
     for name, problem in missing_programs(config, environment):
         yield f"{name}: {problem}"
-
-
-def _summary(path: Path, prepared: PreparedRun) -> str:
-    config = prepared.config
-    models, questions = len(config.asked), len(prepared.questions)
-    most = models * questions * config.trials.max
-    recorded = len(config.models) - models
-    beside = f" and {recorded} recorded" if recorded else ""
-    return (
-        f"{path} is sound: {several(models, 'model')}{beside}, {several(questions, 'question')}, "
-        f"objective {config.objective.kind}, {trials_in_words(config)}, {most:,} trials at most"
-    )

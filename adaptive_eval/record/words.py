@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from unicodedata import category
 
-from adaptive_eval.config.pace import choose_favour, opening_of
+from adaptive_eval.config.pace import choose_favour, opening_of, trials_in_words
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
@@ -283,6 +283,16 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     fewer = f" ({trials.min} if the budget does not allow as many)" if first > trials.min else ""
     return (
         f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most. Pace {pace}."
+    )
+
+
+def run_in_words(config: RunConfig, questions: int) -> str:
+    """The models, questions, objective and trials of a run whose pace is chosen, in one line."""
+    recorded = len(config.models) - len(config.asked)
+    beside = f" and {recorded} recorded" if recorded else ""
+    return (
+        f"{several(len(config.asked), 'model')}{beside}, {several(questions, 'question')}, "
+        f"objective {config.objective.kind}, {trials_in_words(config)}"
     )
 
 

@@ -24,7 +24,7 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
     assert told.exit_code == ExitCode.REACHED, told.stderr
     for name in MODELS:
         assert f"ok    {name}" in told.stdout
-    assert "3 models on 8 questions, objective ranking" in told.stdout
+    assert "3 models, 8 questions, objective ranking, " in told.stdout
     assert "at most   720 trials, 100k tokens" in told.stdout
     assert "what caps reserve" in told.stdout and "time      `adaptive-eval plan CONFIG` forecasts it" in told.stdout
     assert f"lies in   {site.directory()} (a new run)" in told.stdout
