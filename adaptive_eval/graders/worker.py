@@ -247,8 +247,8 @@ class Worker:
             stderr=DEVNULL,
             cwd=folder,
             env=keyless(os.environ, keys),
-            process_group=0,  # a signal from the terminal is for this process alone; in a session of its own a
-            # worker would not give way: Linux shares processors out among sessions first
+            preexec_fn=os.setpgrp,  # a signal from the terminal is for this process alone; in a session of its own a
+            # worker would not give way: Linux shares processors out among sessions first (uvloop has no process_group)
         )
         return cls(process)
 
