@@ -115,12 +115,24 @@ def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
         value = _get(row, source) if source is not None else _ABSENT
         if value is not _ABSENT and not as_text(value).strip():
             yield f"{told} (field {source!r}); fill it in, leave the row out, or set questions.fields.{key}"
+    if isinstance(prompt := _get(row, fields.prompt), Mapping | list | tuple):
+        mend = f"name the text in it, as questions.fields.prompt: {_last_text(prompt, fields.prompt)}"
+        yield f"the prompt (field {fields.prompt!r}) is no text, but {as_text(prompt)[:40]} ...; {mend}"
     if (problem := _choices_problem(row, fields.choices)) is not None:
         yield problem
     try:
         json.dumps(row, default=str, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         yield "holds half of a surrogate pair (\\ud800 to \\udfff alone), which no server can be sent; mend the text"
+
+
+def _last_text(value: Any, name: str) -> str:
+    """The dotted name of the last text in a nested value of that name: of a conversation, what the user said last."""
+    while isinstance(value, Mapping | list | tuple) and value:
+        last = len(value) - 1
+        key = last if not isinstance(value, Mapping) else "content" if "content" in value else next(iter(value))
+        name, value = f"{name}.{key}", value[key]
+    return name
 
 
 def _named_fields(fields: FieldsConfig) -> Iterator[tuple[str, str]]:
@@ -219,14 +231,17 @@ def _is_wanted(row: FileRow, wanted: Mapping[str, Scalar | tuple[Scalar, ...]]) 
 
 
 def _get(fields: Mapping[str, Any], name: str) -> Any:
-    """The field of that name, or the one that a dotted name leads to."""
+    """The field of that name, or the one that a dotted name leads to: `input.1.content` is of the second of a list."""
     if name in fields:
         return fields[name]
     value: Any = fields
     for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list | tuple) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
             return _ABSENT
-        value = value[part]
     return value
 
 

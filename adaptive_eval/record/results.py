@@ -327,6 +327,11 @@ class RunCost:
         return float(getattr(self, of) + sum(getattr(row, of) for row in self.beside))
 
     @property
+    def stored_trials(self) -> int:
+        """All trials of the run's store, also those of models that the configuration names no more."""
+        return self.trials + sum(row.trials for row in self.beside if row.what == "left")
+
+    @property
     def asked_in_vain(self) -> int:
         """Answers that idle slots were asked for ahead, and that no round came to want."""
         return sum(row.answers for row in self.beside)

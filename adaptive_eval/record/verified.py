@@ -82,12 +82,11 @@ def _compare(directory: Path, results: Results, damages: list[str], notes: list[
         return
     look = None if latest is None else latest.number
     told = results.looks[-1].look if results.looks else None
-    if (results.cost.trials, told) == (trials, look) or is_held(directory):
+    speaks_of = results.cost.stored_trials
+    if (speaks_of, told) == (trials, look) or is_held(directory):
         return
-    said = (
-        f"{RESULTS_FILE} speaks of {results.cost.trials:,} trials and look {told}, the store of {trials:,} and {look}"
-    )
-    if results.cost.trials > trials or (events and isinstance(events[-1], RunFinished)):
+    said = f"{RESULTS_FILE} speaks of {speaks_of:,} trials and look {told}, the store of {trials:,} and {look}"
+    if speaks_of > trials or (events and isinstance(events[-1], RunFinished)):
         damages.append(f"{said}: they are not of one run, or trials are lost")
     else:
         notes.append(f"{said}: the command that began the run brings it up to date")

@@ -221,6 +221,16 @@ class TestFields:
         question = load(jsonl(tmp_path, self.ROW), fields={"prompt": "doc.text", "answer": "doc.key"})[0]
         assert (question.prompt, question.answer) == ("?", "B")
 
+    def test_a_conversation_is_no_prompt_and_the_text_in_it_has_a_name(self, tmp_path: Path) -> None:
+        said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
+        path = jsonl(tmp_path, {"input": said, "ideal": "4"})
+        told = refusal(path, fields={"prompt": "input", "answer": "ideal"})
+        assert "line 1: the prompt (field 'input') is no text, but [{" in told
+        assert told.rstrip().endswith("name the text in it, as questions.fields.prompt: input.1.content")
+        assert load(path, fields={"prompt": "input.1.content", "answer": "ideal"})[0].prompt == "2 + 2?"
+        for name in ("input.2.content", "input.-1.content", "input.x"):
+            assert f"has no field '{name}'" in refusal(path, fields={"prompt": name, "answer": "ideal"})
+
     def test_a_field_with_a_dot_in_its_name_comes_first(self, tmp_path: Path) -> None:
         assert load(jsonl(tmp_path, self.ROW), fields={"prompt": "a.b", "answer": "a"})[0].prompt == "dotted"
 
