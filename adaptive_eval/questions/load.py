@@ -129,9 +129,9 @@ def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
 def _last_text(value: Any, name: str) -> str:
     """The dotted name of the last text in a nested value of that name: of a conversation, what the user said last."""
     while isinstance(value, Mapping | list | tuple) and value:
-        last = len(value) - 1
-        key = last if not isinstance(value, Mapping) else "content" if "content" in value else next(iter(value))
-        name, value = f"{name}.{key}", value[key]
+        named = dict(value if isinstance(value, Mapping) else enumerate(value))
+        key = "content" if "content" in named else [*named][-1]
+        name, value = f"{name}.{key}", named[key]
     return name
 
 

@@ -1,6 +1,6 @@
 """Events as sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 
 from adaptive_eval.core.optimal import OPTIMAL
@@ -15,6 +15,7 @@ from adaptive_eval.store import (
     BatchCancelled,
     BatchEnded,
     BatchTaken,
+    Change,
     Event,
     GraderChosen,
     GreedyBegun,
@@ -46,6 +47,7 @@ from adaptive_eval.store import (
     TrialsImported,
     TrialsRegraded,
     UnknownEvent,
+    differences,
 )
 
 NAMED = 3
@@ -126,6 +128,20 @@ def _batches_back(models: Sequence[str]) -> str:
     return f"the batch{'' if one else 'es'} of {first_few(models, NAMED)} {'is' if one else 'are'} back"
 
 
+def _changed_settings(changes: Sequence[Change]) -> Iterator[str]:
+    """The path of each setting that has changed, also within the list of models, which is stored whole."""
+    for change in changes:
+        was, now = _by_name(change.was), _by_name(change.now)
+        within = list(differences(was, now, change.path)) if was and now else []
+        yield from (one.path for one in within or [change])
+
+
+def _by_name(listed: object) -> dict[object, object]:
+    """Sections of a list by their names; empty where it is no such list."""
+    sections = listed if isinstance(listed, list | tuple) else ()
+    return {one["name"]: one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)}
+
+
 def _run_sentence(event: Event) -> str | None:
     match event:
         case PlaceAwaited():
@@ -136,7 +152,7 @@ def _run_sentence(event: Event) -> str | None:
             was = [change.was for change in event.changes if change.path in ("stopping.rule", "stopping.rule.use")]
             gone = [name for name in (one["use"] if isinstance(one, dict) else one for one in was) if name in RETIRED]
             told = f"; the rule {gone[0]} is gone, {OPTIMAL.name} judges the stored answers anew" if gone else ""
-            return f"settings changed: {first_few([change.path for change in event.changes], SETTINGS)}{told}"
+            return f"settings changed: {first_few(list(_changed_settings(event.changes)), SETTINGS)}{told}"
         case GraderChosen():
             return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
         case TrialsImported():

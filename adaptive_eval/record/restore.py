@@ -182,7 +182,9 @@ class StoredRun:
         if not isinstance(last, RunFinished | RunStopped) or fatal_error_of(self.events) is not None:
             return None
         results = read_results(self.reader.directory, rows=rows)
-        if results is None or results.run.status == "running" or results.cost.stored_trials != self.reader.trial_count():
+        if results is None or results.run.status == "running":
+            return None
+        if results.cost.stored_trials != self.reader.trial_count():
             return None
         return results
 

@@ -101,7 +101,7 @@ def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
         supply=SimpleNamespace(pending=[]),
         meter=SimpleNamespace(
             elapsed=lambda: played.seconds,
-            held=lambda: times,
+            held_times=lambda: times,
             servers=lambda: HeldServers(times, subject.launched),
         ),
         taken_up=(0, 0),

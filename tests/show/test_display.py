@@ -541,6 +541,16 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
             SettingsChanged(trials=1, changes=(Change("budget.trials", 1, 2),)),
             "settings changed: budget.trials",
         ),
+        (
+            SettingsChanged(
+                changes=(
+                    Change("models", [{"name": "ada", "gpus": 1}, {"name": "bob"}], [{"name": "ada", "gpus": 2}]),
+                    Change("report.by", [], ["topic"]),
+                    Change("models", [{"name": "ada"}, {"name": "bob"}], [{"name": "bob"}, {"name": "ada"}]),
+                )
+            ),
+            "settings changed: models.ada.gpus, models.bob, report.by, models",
+        ),
     ],
 )
 def test_events_are_told_in_words(event: Event, told: str) -> None:
