@@ -16,7 +16,7 @@ from test_lives_on_ray import SERVER, events, go_on, sites_left
 from warm_start import WarmProcess
 
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store import ServerLaunched, SiteLost, SitePlaced
+from adaptive_eval.store import ServerLaunched, ServersNoticed, SiteLost, SitePlaced
 
 pytestmark = pytest.mark.ray
 
@@ -152,3 +152,23 @@ def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
     still = [one for one in events(site, ServerLaunched)[len(launched) :] if one.seconds == 0.0]
     assert {(one.model, one.on) for one in still} == served, "their models stayed loaded"
     assert not sites_left(raylets)
+
+
+def test_a_model_that_one_place_lacks_is_left_alone_there_and_served_at_the_other(
+    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+) -> None:
+    """Servers of the node on which the first of them starts lack the model ada."""
+    slots.add(1)
+    slots.add(1)
+    bare = f"""
+        (set -C; echo $RAY_RAYLET_PID > {site.folder}/bare) 2> /dev/null
+        [ $(cat {site.folder}/bare) = $RAY_RAYLET_PID ] && set -- bare
+        exec {sys.executable} -S {SERVER} {{port}} "$@" {site.folder}
+    """
+    models = [{"name": name, "launch": {"command": ["sh", "-c", bare], "timeout": HANGS}} for name in MODELS]
+    ended = site.run(written(site, models=models), "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == at_home
+    launched, told = events(site, ServerLaunched), events(site, ServersNoticed)
+    assert len({one.on for one in launched if one.model == "ada"}) == 1 and len({one.on for one in launched}) == 2
+    assert any("does not serve 'ada' but bob" in str(one) for one in told), ended.output
