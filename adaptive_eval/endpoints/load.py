@@ -205,6 +205,9 @@ class _Server:
         self._clock = clock
         self._steering = Steering()
         self._known = False
+        self._missing: list[tuple[float, float]] = []
+        """Readings between which one more request was in flight here than at the server, and has been since."""
+        self._read_at = -inf
         self._counts = False
         """It has counted most requests that were in flight here: what it does not count it does not have."""
         self._opening = True
@@ -217,6 +220,7 @@ class _Server:
     def add(self, window: _Window, size: int) -> None:
         if not self._task.done():
             window.steer(size)
+            window.replica.missing = self._missing
             self.windows.append(window)
 
     async def close(self) -> None:
@@ -238,7 +242,10 @@ class _Server:
             self._let_go()
 
     async def _look(self) -> None:
+        before = self._in_flight
         load = await self._read()
+        if load is not None:
+            self._note_missing(load, min(before, self._in_flight))
         if load is not None and (self._known or load.inside):
             self._known, self._misses = True, 0
             self._note_idle(load)
@@ -253,9 +260,21 @@ class _Server:
         if self._misses >= MISSES or not self._known:
             self._let_go()
 
+    @property
+    def _in_flight(self) -> int:
+        return sum(window.replica.in_flight for window in self.windows)
+
+    def _note_missing(self, load: ServerLoad, in_flight: int) -> None:
+        """Keep when requests were sent that the server does not count, for whoever waits for them (`overdue`)."""
+        missing, before = in_flight - int(load.inside), self._read_at
+        self._read_at = self._clock()
+        del self._missing[max(0, missing) :]
+        if load.inside > COUNTED * in_flight:
+            self._missing += [(before, self._read_at)] * (missing - len(self._missing))
+
     def _note_idle(self, load: ServerLoad) -> None:
         """Keep since when the server says that it has nothing to do, for whoever waits for it (`overdue`)."""
-        in_flight = sum(window.replica.in_flight for window in self.windows)
+        in_flight = self._in_flight
         self._counts |= 0.0 < COUNTED * in_flight <= load.inside
         for replica in (window.replica for window in self.windows):
             if load.inside or not self._counts:

@@ -14,9 +14,10 @@ as long as a request waits, so that the first requests profit from what the othe
 turns out to be slower is given more time.
 
 A server that tells its load (`load`), has counted most requests before, and says for `IDLE_SECONDS` that it has nothing
-to do, while no answer of it comes, has lost what it was sent before, whatever its length. Where nothing separates a
-request that hangs from a long one, it is told once: requests that have waited for `FAR_SECONDS`, and `FAR` times as
-long as any answer so far took.
+to do, while no answer of it comes, has lost what it was sent before, whatever its length. One that counts most of its
+requests, and since a certain time one fewer than are in flight, has lost one of those that were sent then: it is the
+one that takes longer than any answer so far. Where nothing separates a request that hangs from a long one, it is told
+once: requests that have waited for `FAR_SECONDS`, and `FAR` times as long as any answer so far took.
 
 Where a model has no other replica that could take a request, the time does not count in which its own gave no sign of
 life at all, neither to others nor to the health check: to ask a server that stands still once more helps nobody.
@@ -28,6 +29,7 @@ import asyncio
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.replicas import Replica
@@ -151,6 +153,11 @@ class ResponseTimes:
         return self._bounded(SAFETY * usual)
 
     @property
+    def longest(self) -> float:
+        """Seconds that the longest answer took; without end until these are known."""
+        return inf if len(self._known) < KNOWN else self._longest
+
+    @property
     def far(self) -> float | None:
         """Seconds that are far beyond what answers took so far; None until these are known."""
         return None if len(self._known) < KNOWN else max(FAR_SECONDS, FAR * self._longest)
@@ -258,6 +265,11 @@ class OverdueWatch:
         idle = replica.idle_until - max(replica.idle_since, replica.answered_at, pulse.heard_at)
         if idle >= IDLE_SECONDS * patience:
             return f"its server has said for {idle:.3g} s that it has nothing to do"
+        if pulse.first_at is None and now - pulse.sent_at >= patience * max(IDLE_SECONDS, self._times.longest):
+            for sent in replica.missing:
+                if sent[0] < pulse.sent_at <= sent[1]:
+                    replica.missing.remove(sent)
+                    return "its server counts one request fewer than it was sent"
         if pulse.first_at is None:
             limit = patience * (limits.first if pulse.streamed else limits.whole)
             what = "first piece" if pulse.streamed else "answer"

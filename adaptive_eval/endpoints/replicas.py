@@ -122,6 +122,8 @@ class Replica:
         """When the first one came after a silence of `SILENCE`."""
         self.idle_since, self.idle_until = inf, -inf
         """The first and the last of its readings in a row that say that it has nothing to do (`load`)."""
+        self.missing: list[tuple[float, float]] = []
+        """Of each request that it does not count: between which times it was sent (`load`)."""
         self.reached = False
         """There is a server: it has answered a probe, or taken the connection of one."""
         self.leases: dict[EndableBlock, int] = {}

@@ -289,6 +289,49 @@ async def test_what_a_server_without_anything_to_do_was_sent_is_asked_again(
     assert model.stats.errors == ({"stalled": 8} if believed else {})
 
 
+async def test_of_those_in_flight_the_one_that_its_server_does_not_count_is_asked_again(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside it go on a longer answer, which was sent before, and shorter ones."""
+    monkeypatch.setattr(load, "READ_EVERY", 0.02)
+    monkeypatch.setattr(overdue, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(overdue, "IDLE_SECONDS", 0.2)
+    hangs, over = KNOWN + 5, asyncio.Event()
+    running: set[int] = set()
+    hung = readings = 0
+
+    async def script(asked: Exchange) -> None:
+        nonlocal hung
+        seed = int(str(asked.body["seed"]))
+        if seed == hangs and not hung:
+            hung += 1
+            await over.wait()
+        running.add(asked.index)
+        if KNOWN <= seed < hangs:
+            await over.wait()
+        running.discard(asked.index)
+        await asked.answer("42")
+
+    async def metrics(asked: Exchange) -> None:
+        nonlocal readings
+        readings += 1
+        await asked.reply(200, idle_metrics(len(running)), "Connection: close")
+
+    async with raw_server(script, pages={"/metrics": metrics}) as server:
+        model = endpoint(server.base_url, timeout=1800.0, max_tokens=32768, in_flight=8)
+        for seed in range(KNOWN):
+            await model.sample(CHAT, range(seed, seed + 1))
+        long = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1))) for seed in range(KNOWN, hangs)]
+        await until(lambda: len(running) == len(long))
+        before = readings
+        await until(lambda: readings > before + 2)  # they are known to be there
+        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(hangs, hangs + 1)), HANGS)
+        over.set()
+        others = [one[0].attempts for one in await asyncio.gather(*long)]
+    assert (answer.attempts, others) == (2, [1] * len(long))
+    assert model.stats.errors == {"stalled": 1}
+
+
 async def test_requests_that_nothing_tells_from_long_ones_are_told_once(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
