@@ -56,7 +56,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             cost = f"up to {one:,.{decimals}f}, and the first round {cost}"
         yield (
             f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
-            f"{enough:.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
+            f"{enough:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
 
 

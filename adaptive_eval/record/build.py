@@ -176,6 +176,7 @@ def _build_gate(
     asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
     if asked is None:
         return (), {}
+    asked = asked._replace(goes_on=snapshot.run.status == "running")
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
     each = most_by_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] for usage in snapshot.usages]

@@ -86,6 +86,8 @@ class Ending:
     """Models that were set aside, and why."""
     fatal_error: FatalError | None = None
     """The error that ended it, as its store tells it."""
+    gated: bool = False
+    """The run has a gate."""
 
     @property
     def fixed(self) -> bool:
@@ -136,7 +138,12 @@ class Ending:
 
     @property
     def why(self) -> str:
-        """The end in one sentence."""
+        """The end in one sentence, with the outcome of a gate."""
+        why = self._why
+        return f"{UNDECIDED}: {why[0].lower()}{why[1:]}" if self.gated and self.results is None else why
+
+    @property
+    def _why(self) -> str:
         if self.fatal_error is not None:
             return f"Stopped by an error: {self.fatal_error.reason}"
         outcome = gate_outcome(self.gate)
@@ -150,8 +157,11 @@ class Ending:
             return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
-        looked = self.results is not None
-        return STOPPED if self.reason is None else why_finished(self.reason, self.trials > 0, looked, self.fixed)
+        if self.reason is Reason.BUDGET and self.results is None:
+            return TOO_SMALL.format("Finished without a ranking" if self.trials else "No answers were requested")
+        if self.reason is Reason.OUT_OF_REACH and self.fixed:
+            return ALL_ISSUED
+        return STOPPED if self.reason is None else SENTENCES[self.reason]
 
     @property
     def larger_horizon(self) -> int | None:
@@ -255,7 +265,7 @@ class Ended(Ending):
     """Servers that get time to end now."""
 
 
-def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> Ending:
+def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, gated: bool) -> Ending:
     """Work out how a run that is over has ended from all of its events.
 
     One that was killed counts as stopped, since the same command goes on.
@@ -267,14 +277,21 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int) -> 
         trials=trials,
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
         fatal_error=fatal_error_of(events),
+        gated=gated,
     )
 
 
 def ended_of(
-    events: Sequence[Event], results: Results | None, status: Status, directory: Path, servers_up: int = 0
+    events: Sequence[Event],
+    results: Results | None,
+    status: Status,
+    directory: Path,
+    *,
+    gated: bool,
+    servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays are told."""
-    found = ending_of(events, results, status.trials)
+    found = ending_of(events, results, status.trials, gated=gated)
     shared = {one.name: getattr(found, one.name) for one in fields(found)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
 
@@ -286,14 +303,6 @@ def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason |
         return last.reason
     found = None if results is None else results.run.reason
     return None if found is None else Reason(found)
-
-
-def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
-    """Why a run is finished, in a sentence: after some answers or none, after a look or before it, with a fixed number
-    of trials or not."""
-    if reason is Reason.BUDGET and not looked:
-        return TOO_SMALL.format("Finished without a ranking" if asked else "No answers were requested")
-    return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
 
 
 STOPPED = "Stopped. Every answer that was graded is stored."

@@ -17,9 +17,9 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow
 from adaptive_eval.record.scale import Scale
 
-PASS, FAIL, UNDECIDED = "PASS", "FAIL", "UNDECIDED"
-OUTCOMES = (FAIL, UNDECIDED, PASS)
-"""The worst first."""
+PASS, FAIL, UNDECIDED, OPEN = "PASS", "FAIL", "UNDECIDED", "open"
+OUTCOMES = (FAIL, OPEN, UNDECIDED, PASS)
+"""The worst first; open only while the run goes on."""
 
 
 class GateTerms(NamedTuple):
@@ -28,6 +28,8 @@ class GateTerms(NamedTuple):
     baseline: str
     delta: float
     scale: Scale = Scale(0.0, 1.0)
+    goes_on: bool = False
+    """Whether the run goes on, so that what is open may still be decided."""
 
 
 def gate_terms(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
@@ -58,7 +60,7 @@ def gate_rows(
         if (pair.better, pair.worse) in reversals:
             found = UNDECIDED, TURNED
         elif pair.verdict != Verdict.RESOLVED:
-            found = UNDECIDED, _undecided(pair)
+            found = _undecided(asked, pair)
         else:
             called = FAIL if pair.better == asked.baseline else PASS
             found = called, outcome_in_words(called, asked)
@@ -85,10 +87,12 @@ def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     return f"{'' if outcome == FAIL else 'not '}worse than {asked.baseline} by more than {by}"
 
 
-def _undecided(pair: PairRow) -> str:
-    if pair.verdict == Verdict.BLOCKED:
-        return "a model was set aside"
-    return "open" if pair.verdict == Verdict.OPEN else "out of reach: the trials that are left would hardly decide it"
+def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
+    if pair.verdict == Verdict.OPEN:
+        return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, "the run ended before it was known")
+    blocked = pair.verdict == Verdict.BLOCKED
+    why = "a model was set aside" if blocked else "out of reach: the trials that are left would hardly decide it"
+    return UNDECIDED, why
 
 
 def _bounded(row: ModelRow, moved: float) -> BoundedScore:
@@ -136,7 +140,7 @@ def gate_rows_of_parts(
     rows, outcomes = [], {}
     for pair in pairs:
         name = str(pair.worse if pair.better == asked.baseline else pair.better)
-        told: dict[str, list[str]] = {PASS: [], FAIL: [], UNDECIDED: []}
+        told: dict[str, list[str]] = {one: [] for one in OUTCOMES}
         doubts: list[str] = []
         for one in found:
             if models[one.model] != name:
@@ -156,7 +160,7 @@ def _outcome_of_part(
     asked: GateTerms, part: GatePart, one: GateResult, name: str, pair: PairRow, may_move: Mapping[str, float]
 ) -> tuple[str, str, tuple[str, ...]]:
     if one.call == 0:
-        return UNDECIDED, _undecided(pair), ()
+        return *_undecided(asked, pair), ()
     if one.z * one.call < 0.0:
         return UNDECIDED, TURNED, ()
     called = PASS if one.call > 0 else FAIL

@@ -211,7 +211,7 @@ class GateRow:
     model: str
     baseline: str
     outcome: str
-    """PASS, FAIL or UNDECIDED."""
+    """PASS, FAIL or UNDECIDED; open while the run goes on and may still decide it."""
     why: str
     doubted: tuple[str, ...] = ()
     """Models whose failed answers could explain the call: further trials change nothing."""

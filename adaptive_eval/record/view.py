@@ -264,7 +264,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     known, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     horizons = recorded_horizons(events)
-    ending = ending_of(events, results, spending[-1].trials if spending else 0)
+    ending = ending_of(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
     return RunView(
         results=results,
         name=config.name,

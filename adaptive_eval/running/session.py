@@ -17,7 +17,7 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_unjudged
-from adaptive_eval.record.ending import Ended, ended_of, why_finished
+from adaptive_eval.record.ending import Ended, Ending, ended_of
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.removed_models import other_costs, spent_on_removed_models
 from adaptive_eval.record.results import OtherCostRow, Unjudged
@@ -166,6 +166,7 @@ class Session:
             results,
             self._taker.take(),
             self._store.directory,
+            gated=self._prepared.config.objective.gate,
             servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
         )
 
@@ -195,8 +196,11 @@ class Session:
         reason, any_answer = controller.finished, bool(controller.arrived.any())
         if judged is not None or not (any_answer or stopped or reason is not None):
             return judged
-        why = None if reason is None else why_finished(reason, any_answer, looked=False, fixed=False)
         weights, arrived = controller.plan.bench.weights, controller.arrived.copy()
+        lost = {subject.models[model]: lost for model, lost in controller.set_aside.items()}
+        gated, trials = self._prepared.config.objective.gate, int(arrived.sum())
+        ending = Ending(reason=reason, results=None, trials=trials, lost=lost, gated=gated)
+        why = None if reason is None else ending.why
         return build_unjudged(
             subject, weights, arrived, elapsed=elapsed, now=now, stopped=stopped, reason=reason, why=why
         )

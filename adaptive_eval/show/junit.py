@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
+from adaptive_eval.record.gate import FAIL, OPEN, PASS, UNDECIDED, gate_baseline
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.scale import Scale
@@ -12,21 +12,20 @@ from adaptive_eval.record.view import RunView
 from adaptive_eval.show.text import number_or_dash
 
 LONGEST = 1000
-NO_LOOK = "no look was taken yet"
 
 
 def junit(view: RunView) -> str:
     """The report; a model that is undecided is an error, so that nobody takes it for one that has passed."""
-    if view.results is not None and not view.results.gate:
+    if (baseline := gate_baseline(view.configuration)) is None:
         rule = "only a gate passes or fails, and this run has none"
         raise ConfigError(f"{rule}; set objective.gate in its configuration, or take another --format")
-    cases = list(_cases(view))
+    cases = list(_cases(view, baseline))
     outcomes = [one.get("outcome") for one in cases]
     counted = {
         "name": safe_line(view.name),
         "tests": str(len(cases)),
         "failures": str(outcomes.count(FAIL)),
-        "errors": str(outcomes.count(UNDECIDED)),
+        "errors": str(len(cases) - outcomes.count(PASS) - outcomes.count(FAIL)),
         "time": f"{view.elapsed:.3f}",
     }
     root = Element("testsuites", counted)
@@ -38,12 +37,15 @@ def junit(view: RunView) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _cases(view: RunView) -> Iterator[Element]:
-    if view.results is None:
-        yield _case(view.name, GateRow("every model", "the baseline", UNDECIDED, NO_LOOK), "")
-        return
-    for row in view.results.gate:
+def _cases(view: RunView, baseline: str) -> Iterator[Element]:
+    for row in () if view.results is None else view.results.gate:
         yield _case(view.name, row, _score_text(view.results, row))
+    if view.results is None:
+        ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
+        found = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
+        for model in view.models:
+            if model != baseline:
+                yield _case(view.name, GateRow(model, baseline, *found), "")
 
 
 def _case(run: str, row: GateRow, figures: str) -> Element:

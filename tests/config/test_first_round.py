@@ -57,13 +57,14 @@ def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun
 def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: str, lowers: str) -> None:
     (said,) = first_round_problems(prepared(f"{key}: 1", grader))
     found = re.fullmatch(
-        r"(.*): it may cost (?:up to [\d,.]+, and the first round )?up to [\d,.]+ \w+, and budget\.(\w+) is 1\. "
-        r"Set budget\.\w+ to ([\d.]+) or more, or lower (.*)",
+        r"(.*): it may cost (?:up to [\d,.]+, and the first round )?up to ([\d,.]+) \w+, and budget\.(\w+) is 1\. "
+        r"Set budget\.\w+ to \2 or more, or lower (.*)",
         said,
     )
-    assert found is not None and (found[1], found[2], found[4]) == (follows, key, lowers)
-    assert not list(first_round_problems(prepared(f"{key}: {found[3]}", grader)))
-    less = f"{float(found[3]) - 0.01:.2f}" if key == "usd" else f"{int(found[3]) - 1}"
+    assert found is not None and (found[1], found[3], found[4]) == (follows, key, lowers)
+    enough = found[2].replace(",", "")
+    assert not list(first_round_problems(prepared(f"{key}: {enough}", grader)))
+    less = f"{float(enough) - 0.01:.2f}" if key == "usd" else f"{int(enough) - 1}"
     assert len(list(first_round_problems(prepared(f"{key}: {less}", grader)))) == 1
 
 
@@ -99,9 +100,9 @@ def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     assert said in site.run(config, "--dry-run").output
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT and said in ended.stderr
-    enough = re.search(r"Set budget\.tokens to (\d+)", ended.stderr)
+    enough = re.search(r"Set budget\.tokens to ([\d,]+)", ended.stderr)
     assert enough is not None
-    mended = site.run(site.write(budget={"tokens": int(enough[1])}))
+    mended = site.run(site.write(budget={"tokens": int(enough[1].replace(",", ""))}))
     assert said not in mended.output and "trials" in mended.stdout and "No answers were requested" not in mended.output
 
 

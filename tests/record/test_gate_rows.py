@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.record.build import most_by_one
-from adaptive_eval.record.gate import GateTerms, gate_rows, outcome_in_words
+from adaptive_eval.record.gate import GateTerms, gate_outcome, gate_rows, outcome_in_words
 from adaptive_eval.record.results import ModelRow, PairRow
 from adaptive_eval.record.scale import Scale
 
@@ -58,6 +58,16 @@ def test_a_call_passes_or_fails() -> None:
 @pytest.mark.parametrize("verdict", ["open", "out_of_reach", "blocked"])
 def test_without_a_call_it_is_undecided(verdict: str) -> None:
     assert outcome(replace(FAILED, verdict=verdict))[0] == "UNDECIDED"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "found"), [("open", "open"), ("out_of_reach", "UNDECIDED"), ("blocked", "UNDECIDED")]
+)
+def test_while_the_run_goes_on_what_is_open_is_not_undecided(verdict: str, found: str) -> None:
+    asked = ASKED._replace(goes_on=True)
+    (row,) = gate_rows(asked, (PROD, MODEL), (replace(FAILED, verdict=verdict),), (), NOTHING)
+    assert row.outcome == found
+    assert gate_outcome([row, replace(row, outcome="PASS")]) == found
 
 
 def test_a_call_that_later_trials_turn_decides_nothing() -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.show.serve.folder import RunsFolder
 
 GATE = """
 questions: {{world: coins}}
@@ -86,6 +87,17 @@ def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
     assert code == ExitCode.SPENT and "\nUNDECIDED: build " in output
     suites = ElementTree.fromstring(report(tmp_path, "junit"))
     assert (suites.attrib["failures"], suites.attrib["errors"]) == ("0", "1")
+
+
+def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:
+    _, output = gate(tmp_path, "coin-07", "true", **{"budget.trials": "100"})
+    said = "UNDECIDED: no answers were requested: the budget does not cover the first round."
+    for kind in ("md", "pr", "summary", "junit", "json", "html"):
+        assert said in report(tmp_path, kind), kind
+    assert said in output and said in (tmp_path / "run" / "results.json").read_text()
+    (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")
+    assert case.attrib["name"] == "build against production" and case[0].attrib["message"].count("UNDECIDED") == 1
+    assert [brief.gate for brief in RunsFolder(tmp_path).briefs()] == ["UNDECIDED"]
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
     site.run(site.write(trials={"min": 2, "max": 2}))
     refused = site.run(site.write(trials={"min": 2, "max": 2}, **changes))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert told in refused.stderr
+    assert told in refused.stderr and "--run-dir FOLDER continues another" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 

@@ -104,7 +104,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     events: list[Event] = [RunStarted(version="0.1.0", host="host", pid=1, at=START)]
     if controller.finished is not None:
         events.append(RunFinished(controller.finished, at=spending[-1].at))
-    ending = None if controller.finished is None else ending_of(events, results, int(trials.sum()))
+    ending = ending_of(events, results, int(trials.sum()), gated=config.objective.gate)
     plain = [plain_look(look, drawn_from.models) for look in controller.looks]
     posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
     return RunView(
@@ -136,8 +136,8 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         ),
         events=tuple(map(event_view, events)),
         elapsed=elapsed,
-        ended=None if ending is None else ending.why,
-        next_step=None if ending is None else ending.next_step,
+        ended=None if controller.finished is None else ending.why,
+        next_step=None if controller.finished is None else ending.next_step,
     )
 
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.ending import Ended, why_finished
+from adaptive_eval.record.ending import Ended, Ending
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import Clause, finding
 from adaptive_eval.record.lines import duration, safe_line
@@ -373,8 +373,9 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
 
 
 def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
-    assert "all trials are there" in why_finished(Reason.OUT_OF_REACH, True, True, fixed=True)
-    assert "that are left" in why_finished(Reason.OUT_OF_REACH, True, True, fixed=False)
+    fixed, further = (simulated(world("ab", 4), trials={"min": 2, "max": most}).results for most in (2, 40))
+    whole, some = (Ending(reason=Reason.OUT_OF_REACH, results=one, trials=8) for one in (fixed, further))
+    assert "all trials are there" in whole.why and "that are left" in some.why
 
 
 @pytest.mark.patient

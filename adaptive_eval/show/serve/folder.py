@@ -12,7 +12,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.finding import count_states
-from adaptive_eval.record.gate import gate_outcome
+from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import minute, safe_line
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
@@ -47,7 +47,7 @@ class RunBrief:
     blocked: int
     best: str | None
     gate: str | None
-    """PASS, FAIL or UNDECIDED: the worst of all models; None where there is no gate, or no look yet."""
+    """The worst outcome of all models; None if there is no gate."""
     created: float
     updated: float
     """Seconds since 1970."""
@@ -105,7 +105,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             cap=None if found is None else _most_trials(config, len(models) * questions),
             **{str(verdict): verdicts[verdict] for verdict in Verdict},
             best=None if found is None else _best(found),
-            gate=_published_gate(config, path),
+            gate=_published_gate(config, path, mark.running),
             created=reader.created,
             updated=mark.written,
         )
@@ -128,9 +128,12 @@ def _most_trials(config: Mapping[str, Any], cells: int) -> int:
     return fixed if budget is None else min(fixed, int(budget))
 
 
-def _published_gate(config: Mapping[str, Any], path: Path) -> str | None:
-    results = read_results(path) if config["objective"].get("gate") else None
-    return None if results is None else gate_outcome(results.gate)
+def _published_gate(config: Mapping[str, Any], path: Path, running: bool) -> str | None:
+    if not config["objective"].get("gate"):
+        return None
+    results = read_results(path)
+    outcome = OPEN if results is None else gate_outcome(results.gate)
+    return UNDECIDED if outcome == OPEN and not running else outcome  # as it is of a run that was killed
 
 
 def _best(found: NamedLook) -> str | None:

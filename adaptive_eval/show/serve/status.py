@@ -97,4 +97,5 @@ def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
 
 def ended_of_feed(feed: Feed) -> Ended:
     """How a run that is over has ended."""
-    return ended_of(feed.sums.events, feed.results, stored_status(feed), feed.directory)
+    gated = feed.stored.config.objective.gate
+    return ended_of(feed.sums.events, feed.results, stored_status(feed), feed.directory, gated=gated)

@@ -207,7 +207,7 @@ function title(state) {
       null,
       name(view.name),
       " ",
-      h("span", { class: `status ${status.replaceAll(" ", "-")}` }, status),
+      h("span", { class: `status ${status}` }, status),
       state.live && status === "running" ? h("span", { class: "pulse" }, "live") : null,
       state.waiting ? h("span", { class: "waiting", role: "status" }, "no connection, trying again …") : null,
     ),

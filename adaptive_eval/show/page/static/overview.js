@@ -28,15 +28,15 @@ export const decided = {
 
 /** The worst outcome of a gate; undefined if there is none. @param {RunView} view */
 function outcomeOf({ results }) {
-  return ["FAIL", "UNDECIDED", "PASS"].find((one) => results?.gate.some((row) => row.outcome === one));
+  return ["FAIL", "open", "UNDECIDED", "PASS"].find((one) => results?.gate.some((row) => row.outcome === one));
 }
 
 /** The run's state in one word: of a gate that is over its outcome. @param {RunView} view @param {boolean} live */
 export function statusOf(view, live) {
   const status = view.results?.run.status;
   if (status) return (status === "finished" && outcomeOf(view)) || status;
-  if (view.error !== null && !live) return "stopped";
-  return live ? "running" : "not judged yet";
+  if (live || view.ended === null) return "running";
+  return view.configuration.objective.gate ? "UNDECIDED" : "stopped";
 }
 
 /** What was found, in a sentence, and how the run stands. @param {State} state */

@@ -35,6 +35,7 @@ const GATES = {
   PASS: ["✓", "finished"],
   FAIL: ["✗", "failed"],
   UNDECIDED: ["?", "stopped"],
+  open: ["…", "running"],
 };
 const TEXTS = new Set(["name", "status", "best"]);
 
