@@ -1,7 +1,7 @@
 """A stored run under other rubrics: scores, ranks and tiers as each rubric would have them (paper, 3.4 and Figure 7).
 
 Nothing is asked and nothing is changed: every rubric is worked out on the signals that are stored of each trial. What
-counts are the trials of complete rounds, as in the run's own look, without outcomes of an earlier run (R0), which are
+counts are the trials that the scores are of, without outcomes of an earlier run (R0), which are
 known under the run's rubric alone. Tiers are those of a single look at these trials by the run's rule, and by the
 boundary that gives nothing up where that is a plug-in, or the run compares no two models. The run itself may have
 called a pair at an earlier look, which stands there.
@@ -39,7 +39,7 @@ from adaptive_eval.graders.many_trials import (
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.record.restore import StoredRun, last_rounds, opened_run
 from adaptive_eval.record.thresholds import FIRST_ROUND
-from adaptive_eval.store import TrialFacts
+from adaptive_eval.store import RunFinished, TrialFacts, events_of_kind, events_since_start
 from adaptive_eval.store.looks import trials_at
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 from scorio.categorical import SCHEMATA, Schema, Thresholds
@@ -104,7 +104,7 @@ class Relabelling:
 
     run: str
     trials: int
-    """Number of graded trials of complete rounds."""
+    """Number of graded trials that the scores are of."""
     rubrics: tuple[RelabelledRubric, ...]
     """The run's own first."""
     not_there: tuple[RubricNotThere, ...]
@@ -190,7 +190,7 @@ class _Trials:
 
     @classmethod
     def of(cls, stored: StoredRun) -> "_Trials":
-        """The trials of complete rounds of today's models and questions."""
+        """The trials that the scores are of, of today's models and questions."""
         roster, gathered = stored.setup.roster, SignalsGathered()
         places, measured = array("i"), TrialFacts._fields.index("finish_reason")
         for row in stored.reader.trial_facts():
@@ -356,7 +356,7 @@ def _add_agreement(found: RelabelledRubric, own: RelabelledRubric, same_as: str 
 
 
 def judged_rows(stored: StoredRun) -> list[TrialFacts]:
-    """Graded trials of complete rounds of today's models and questions."""
+    """Graded trials that the scores are of, of today's models and questions."""
     roster = stored.setup.roster
     rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
     places = [(*roster.cell(row.model, row.question), row.round) for row in rows]
@@ -369,7 +369,7 @@ def judged_rows(stored: StoredRun) -> list[TrialFacts]:
 def _in_complete_rounds(
     stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], number: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Mask of the trials, given by model, question and round, that the newest look has.
+    """Mask of the trials, given by model, question and round, that the scores are of.
 
     After an edit of the configuration rounds are others than those that the trials were stored in.
     """
@@ -408,9 +408,9 @@ def _first_of_each(stored: StoredRun, model: NDArray[np.int32], question: NDArra
 
 
 def _judged_trials(stored: StoredRun) -> dict[str, int]:
-    """Number of graded trials of each model in the newest look."""
+    """Number of graded trials of each model that its score is of: those of the newest look, and what was asked ahead."""
     look = stored.reader.latest_look()
-    if look is not None:
+    if look is not None and not any(end.waited_for for end in events_of_kind(events_since_start(stored.events), RunFinished)):
         return trials_at(look)
     counts = stored.counts()
     trials = (counts.cells - counts.before).sum(axis=(1, 2)).tolist()

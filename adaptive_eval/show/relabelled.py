@@ -24,7 +24,7 @@ def rubric_sections(found: Relabelling) -> Iterator[str]:
         else ""
     )
     yield (
-        f"{count(found.trials)} graded trials of complete rounds{', ' if said else ''}{said}, put into categories anew "
+        f"{count(found.trials)} graded trials that the scores are of{', ' if said else ''}{said}, put into categories anew "
         "by what is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was chosen "
         "because of what it shows here promises nothing."
     )

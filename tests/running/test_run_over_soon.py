@@ -11,6 +11,7 @@ from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_tr
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.record.relabel import relabel
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import RunFinished, RunReader, events_of_kind
@@ -65,6 +66,8 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
     assert {row.name: (row.score, row.trials) for row in anew.models} == {
         name: (row["score"], row["trials"]) for name, row in published.items()
     }
+    (own, *_) = relabel(directory).rubrics
+    assert {row.name: row.score for row in own.models} == pytest.approx({n: row["score"] for n, row in published.items()})
     assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
     assert models_of(directory) == published
 

@@ -20,7 +20,7 @@ export const rubrics = {
       h(
         "p",
         { class: "quiet" },
-        `${plural(found.trials, "trial")} of complete rounds, put into categories anew by what is stored of each. `,
+        `${plural(found.trials, "trial")} that the scores are of, put into categories anew by what is stored of each. `,
         "A rubric that was chosen because of what it shows here promises nothing.",
       ),
       region(
