@@ -34,8 +34,8 @@ def _cost(found: RunDiff) -> Iterator[str]:
     for what, before, after, shown in (
         ("tokens", a.tokens, b.tokens, count),
         ("GPU time of requests", a.gpu_seconds, b.gpu_seconds, duration),
-        ("servers held for", a.server_seconds, b.server_seconds, duration),
-        ("GPUs held for", a.server_gpu_seconds, b.server_gpu_seconds, duration),
+        ("servers of all models together held for", a.server_seconds, b.server_seconds, duration),
+        ("their GPUs for", a.server_gpu_seconds, b.server_gpu_seconds, duration),
     ):
         if before is not None and after is not None and (before or after):
             yield f"{what} {shown(before)} → {shown(after)}"
@@ -45,6 +45,7 @@ def _models(found: RunDiff, scale: Scale) -> Iterator[str]:
     if found.models:
         head = ["model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials"]
         yield markdown_table(head, (_model(one, scale) for one in found.models))
+        yield "The surest change comes first (by |z|)."
 
 
 def _model(one: ModelChange, scale: Scale) -> list[str]:
@@ -57,9 +58,13 @@ def _model(one: ModelChange, scale: Scale) -> list[str]:
         _signed(scale, one.difference),
         f"{_signed(scale, one.lo).removesuffix(' points')} to {_signed(scale, one.hi).removesuffix(' points')}",
         number_or_dash(one.z),
-        number_or_dash(one.p, 4),
+        _p(one.p),
         f"{one.trials_a:,} → {one.trials_b:,}",
     ]
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def _signed(scale: Scale, value: float) -> str:
@@ -91,7 +96,7 @@ def _questions(found: RunDiff, scale: Scale) -> Iterator[str]:
                 markdown_cell(one.model),
                 scale.score(one.mean_a),
                 scale.score(one.mean_b),
-                number_or_dash(one.adjusted_p, 4),
+                _p(one.adjusted_p),
             ]
             for one in found.questions_changed[:SHOWN]
         )

@@ -192,7 +192,7 @@ def _server_time(results: Results) -> Iterator[str]:
     if cost.server_seconds is not None and results.server_time_is_paid:
         gpus = cost.server_gpu_seconds
         hours = f" ({amount(gpus / SECONDS_AN_HOUR, ())} GPU hours)" if gpus else ""
-        yield f"servers held for {duration(cost.server_seconds)}{hours}"
+        yield f"servers held for {duration(cost.server_seconds)} in all{hours}"
 
 
 def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
