@@ -26,7 +26,10 @@ def verify(
         typer.echo(f"note: {safe_line(note)}")
     if not found.damages:
         unless = ", as far as it can be checked" if found.notes else ""
-        typer.echo(f"{found.trials:,} trials, {found.looks:,} looks, results, events, questions: intact{unless}")
+        earlier = f" ({found.earlier_looks:,} under earlier settings)" if found.earlier_looks else ""
+        typer.echo(
+            f"{found.trials:,} trials, {found.looks:,} looks{earlier}, results, events, questions: intact{unless}"
+        )
         return
     for damage in found.damages[:MOST_SHOWN]:
         typer.echo(f"damaged: {safe_line(damage)}", err=True)

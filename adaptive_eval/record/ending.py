@@ -24,6 +24,7 @@ from adaptive_eval.store import (
     CommitBatch,
     Event,
     ModelSetAside,
+    RunBegun,
     RunFinished,
     RunStopped,
     Store,
@@ -77,7 +78,7 @@ class Ending:
     """The end of a run, from what it has stored."""
 
     reason: Reason | None
-    """None: the user or an error stopped it."""
+    """None: the user or an error stopped it, or it was killed."""
     results: Results | None
     """None where it ended before its first look."""
     trials: int
@@ -88,6 +89,8 @@ class Ending:
     """The error that ended it, as its store tells it."""
     gated: bool = False
     """The run has a gate."""
+    killed: bool = False
+    """Its last start has left no end."""
 
     @property
     def fixed(self) -> bool:
@@ -157,11 +160,9 @@ class Ending:
             return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
-        if self.reason is Reason.BUDGET and self.results is None:
-            return TOO_SMALL.format("Finished without a ranking" if self.trials else "No answers were requested")
-        if self.reason is Reason.OUT_OF_REACH and self.fixed:
-            return ALL_ISSUED
-        return STOPPED if self.reason is None else SENTENCES[self.reason]
+        if self.reason is None:
+            return KILLED if self.killed else STOPPED
+        return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
 
     @property
     def larger_horizon(self) -> int | None:
@@ -266,10 +267,7 @@ class Ended(Ending):
 
 
 def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, gated: bool) -> Ending:
-    """Work out how a run that is over has ended from all of its events.
-
-    One that was killed counts as stopped, since the same command goes on.
-    """
+    """Work out how a run that is over has ended from all of its events."""
     events = events_since_start(events)
     return Ending(
         reason=_finish_reason(events, results),
@@ -278,6 +276,7 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, 
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
         fatal_error=fatal_error_of(events),
         gated=gated,
+        killed=was_killed(events),
     )
 
 
@@ -296,6 +295,14 @@ def ended_of(
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
 
 
+def was_killed(events: Sequence[Event]) -> bool:
+    """Whether a run that nobody carries on was killed: its last start has left no end."""
+    last = events_since_start(events)
+    return any(isinstance(one, RunBegun) for one in last) and not any(
+        isinstance(one, RunFinished | RunStopped) for one in last
+    )
+
+
 def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason | None:
     """The reason that the run stored last, or that its results give: trials of an imported run may be enough."""
     last = events[-1] if events else None
@@ -305,7 +312,16 @@ def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason |
     return None if found is None else Reason(found)
 
 
+def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
+    """Why a run is finished, in a sentence: after some answers or none, after a look or before it, with a fixed number
+    of trials or not."""
+    if reason is Reason.BUDGET and not looked:
+        return TOO_SMALL.format("Finished without a ranking" if asked else "No answers were requested")
+    return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
+
+
 STOPPED = "Stopped. Every answer that was graded is stored."
+KILLED = "Killed: the process has left no end of the run. Every answer that was committed is stored."
 PRECISE = "Finished: every score is as precise as was asked."
 TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval validate says what would."
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."

@@ -72,6 +72,7 @@ def gate_rows(
 
 
 TURNED = "it was called, and later trials point the other way"
+ENDED_FIRST = "the run ended before it was known"
 NO_ANSWER = "timed out, are empty or have no grade"
 
 
@@ -89,7 +90,7 @@ def outcome_in_words(outcome: str, asked: GateTerms) -> str:
 
 def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
     if pair.verdict == Verdict.OPEN:
-        return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, "the run ended before it was known")
+        return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, ENDED_FIRST)
     blocked = pair.verdict == Verdict.BLOCKED
     why = "a model was set aside" if blocked else "out of reach: the trials that are left would hardly decide it"
     return UNDECIDED, why

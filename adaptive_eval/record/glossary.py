@@ -15,8 +15,8 @@ class Term:
 GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
-        "Neighbours in the order that are not shown to differ. Walking down the order, a new tier begins where a model is "
-        "shown to be worse than the one above it (resolved). The first and the last model of a long tier may well "
+        "Neighbours in the order that are not shown to differ. Walking down the order, a new tier begins where a model "
+        "is shown to be worse than the one above it (resolved). The first and the last model of a long tier may well "
         "differ; the letters of the column Alike say which models do. A rank is the place by score alone.",
     ),
     "letters": Term(

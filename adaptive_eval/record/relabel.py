@@ -408,9 +408,9 @@ def _first_of_each(stored: StoredRun, model: NDArray[np.int32], question: NDArra
 
 
 def _judged_trials(stored: StoredRun) -> dict[str, int]:
-    """Number of graded trials of each model that its score is of: those of the newest look, and what was asked ahead."""
-    look = stored.reader.latest_look()
-    if look is not None and not any(end.waited_for for end in events_of_kind(events_since_start(stored.events), RunFinished)):
+    """Graded trials of each model that its score is of: those of the newest look, and what was asked ahead."""
+    look, ends = stored.reader.latest_look(), events_of_kind(events_since_start(stored.events), RunFinished)
+    if look is not None and not any(end.waited_for for end in ends):
         return trials_at(look)
     counts = stored.counts()
     trials = (counts.cells - counts.before).sum(axis=(1, 2)).tolist()

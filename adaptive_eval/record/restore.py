@@ -24,7 +24,8 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.ending import fatal_error_of
+from adaptive_eval.record.ending import fatal_error_of, was_killed
+from adaptive_eval.record.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.removed_models import (
     RemovedModelsSpending,
@@ -138,7 +139,12 @@ class StoredRun:
             beside=self.beside,
             correct=not running,
         )
-        return None if snapshot is None else build_results(snapshot)
+        if snapshot is None:
+            return None
+        results = build_results(snapshot)
+        if running or results.run.status != "stopped" or not was_killed(self.events):
+            return results
+        return replace(results, run=replace(results.run, status="killed"))
 
     def counts(self) -> "RunCounts":
         """Counts of the newest look.
@@ -206,9 +212,14 @@ def _latest_published(stored: StoredRun, *, running: bool, rows: bool) -> Result
         return None
     if _regraded_since(results.run.updated, stored.events):
         return None
-    status = "running" if running else "stopped" if results.run.status == "running" else results.run.status
+    killed = "killed" if was_killed(stored.events) else "stopped"
+    status = "running" if running else killed if results.run.status == "running" else results.run.status
     run = replace(results.run, status=status, reason=None if running else results.run.reason)
-    return replace(results, run=run, warnings=(*results.warnings, *_plug_in_caution(config, results)))
+    gate = tuple(
+        row if running or row.outcome != OPEN else replace(row, outcome=UNDECIDED, why=ENDED_FIRST)
+        for row in results.gate
+    )
+    return replace(results, run=run, gate=gate, warnings=(*results.warnings, *_plug_in_caution(config, results)))
 
 
 def _regraded_since(updated: str, events: Sequence[Event]) -> bool:

@@ -31,7 +31,7 @@ class RunInfo:
     active_seconds: float
     """Over all starts of the run."""
     status: str
-    """running, finished, or stopped (by the user or an error: the same command resumes it)."""
+    """running, finished, stopped (by the user or an error), or killed: the same command resumes the latter two."""
     reason: str | None
     """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time."""
 

@@ -26,6 +26,8 @@ class Verified:
     notes: tuple[str, ...]
     mend: str | None = None
     """The repair, if there is one."""
+    earlier_looks: int = 0
+    """How many of the looks were taken under earlier settings, and are in no report."""
 
 
 def verify_run(directory: Path) -> Verified:
@@ -54,7 +56,9 @@ def verify_run(directory: Path) -> Verified:
         if not stored.damages:
             _compare(directory, results, damages, notes)
     mend = reindex_instructions(directory) if stored.order_alone else None
-    return Verified(stored.rows.get("trials", 0), stored.rows.get("looks", 0), tuple(damages), tuple(notes), mend)
+    looks = stored.rows.get("looks", 0)
+    earlier = looks - results.looks[-1].look - 1 if results is not None and results.looks else 0
+    return Verified(stored.rows.get("trials", 0), looks, tuple(damages), tuple(notes), mend, max(earlier, 0))
 
 
 def passed_over(directory: Path) -> Iterator[str]:

@@ -38,14 +38,15 @@ def junit(view: RunView) -> str:
 
 
 def _cases(view: RunView, baseline: str) -> Iterator[Element]:
-    for row in () if view.results is None else view.results.gate:
-        yield _case(view.name, row, _score_text(view.results, row))
-    if view.results is None:
-        ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
-        found = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
-        for model in view.models:
-            if model != baseline:
-                yield _case(view.name, GateRow(model, baseline, *found), "")
+    if view.results is not None:
+        for row in view.results.gate:
+            yield _case(view.name, row, _score_text(view.results, row))
+        return
+    ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
+    found = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
+    for model in view.models:
+        if model != baseline:
+            yield _case(view.name, GateRow(model, baseline, *found), "")
 
 
 def _case(run: str, row: GateRow, figures: str) -> Element:

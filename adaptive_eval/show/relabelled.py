@@ -24,9 +24,9 @@ def rubric_sections(found: Relabelling) -> Iterator[str]:
         else ""
     )
     yield (
-        f"{count(found.trials)} graded trials that the scores are of{', ' if said else ''}{said}, put into categories anew "
-        "by what is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was chosen "
-        "because of what it shows here promises nothing."
+        f"{count(found.trials)} graded trials that the scores are of{', ' if said else ''}{said}, put into categories "
+        "anew by what is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was "
+        "chosen because of what it shows here promises nothing."
     )
     head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
     yield markdown_table(head, (_summary(number, one, found) for number, one in _numbered(found)), left=2)

@@ -67,7 +67,9 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
         name: (row["score"], row["trials"]) for name, row in published.items()
     }
     (own, *_) = relabel(directory).rubrics
-    assert {row.name: row.score for row in own.models} == pytest.approx({n: row["score"] for n, row in published.items()})
+    assert {row.name: row.score for row in own.models} == pytest.approx(
+        {n: row["score"] for n, row in published.items()}
+    )
     assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
     assert models_of(directory) == published
 

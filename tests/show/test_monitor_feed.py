@@ -141,7 +141,7 @@ def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) ->
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_a_run_that_was_killed_is_stopped_and_judged_by_what_it_stored(play: Play, published: bool) -> None:
+def test_a_run_that_was_killed_is_told_so_and_judged_by_what_it_stored(play: Play, published: bool) -> None:
     run = play()
     run.step(200)
     run.close()
@@ -149,8 +149,8 @@ def test_a_run_that_was_killed_is_stopped_and_judged_by_what_it_stored(play: Pla
         (run.directory / "results.json").unlink()
     feed = Feed(run.directory)
     feed.poll()
-    assert feed.status == "stopped" and not feed.running
-    assert feed.results is not None and feed.results.run.status == "stopped"
+    assert feed.status == "killed" and not feed.running
+    assert feed.results is not None and feed.results.run.status == "killed"
     assert feed.results.cost.trials == feed.sums.spent().trials
 
 
@@ -216,7 +216,7 @@ def test_a_large_run_is_shown_without_reading_its_trials(
     feed = Feed(run.directory, rows=False)
     feed.poll()
     view, report = feed.view(), read_report(run.directory)
-    assert feed.results is not None and feed.results.run.status == ("finished" if ended else "stopped")
+    assert feed.results is not None and feed.results.run.status == ("finished" if ended else "killed")
     assert sum(map(sum, view.trials)) == feed.sums.spent().trials > 100
     assert report.results is not None and [one.kind for one in report.results.warnings][-1] == "large"
     assert [row.name for row in report.results.models] == [row.name for row in feed.results.models]

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.record.build import grading_cost
+from adaptive_eval.record.ending import was_killed
 from adaptive_eval.record.removed_models import counted_gpu_seconds, other_costs, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun, held_servers
 from adaptive_eval.record.results import GradingCost, OtherCostRow, Results
@@ -129,13 +130,15 @@ class Feed:
 
     @property
     def status(self) -> str:
-        """The run's status: running, finished or stopped."""
+        """The run's status: running, finished, stopped or killed."""
         if self.running:
             return "running"
         if self.results is not None:
             return self.results.run.status
         events = self.sums.events
-        return "finished" if events and isinstance(events[-1], RunFinished) else "stopped"
+        if events and isinstance(events[-1], RunFinished):
+            return "finished"
+        return "killed" if was_killed(events) else "stopped"
 
     @property
     def beside(self) -> tuple[OtherCostRow, ...]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
-from adaptive_eval.record.ending import fatal_error_of
+from adaptive_eval.record.ending import fatal_error_of, was_killed
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import minute, safe_line
@@ -120,6 +120,8 @@ def _status_and_reason(events: Sequence[Event], running: bool, trials: int) -> t
     if isinstance(last, TrialsRegraded):
         return "stopped", REGRADED
     fatal_error = fatal_error_of(events)
+    if was_killed(events):
+        return "killed", None
     return "stopped", None if fatal_error is None else fatal_error.headline
 
 
