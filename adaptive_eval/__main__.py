@@ -5,6 +5,7 @@ Whoever stops it while it begins, and modules are still being loaded, is told th
 
 import signal
 import sys
+import warnings
 from types import FrameType
 from typing import NoReturn
 
@@ -22,6 +23,7 @@ def main() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a closed terminal is nobody's request
             signal.signal(number, _interrupt)
     disable_collections()
+    warnings.formatwarning = _note
     try:
         from adaptive_eval.cli import main as read_command
 
@@ -34,6 +36,11 @@ def main() -> None:
         raise
     finally:
         exec("")  # Python ends by a signal, whatever the exit code, where Ctrl-C once came out of code made of a text
+
+
+def _note(message: Warning | str, *_: object) -> str:
+    """A warning as users read it, without the line of this program that gave it."""
+    return f"note: {message}\n"
 
 
 def _interrupt(number: int, _: FrameType | None) -> NoReturn:

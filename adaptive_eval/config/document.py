@@ -175,7 +175,7 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
     except yaml.MarkedYAMLError as error:
         line = f"line {_line_of(error, text)}"
         mend = "" if place is None else "put a text with such characters into quotes of its own: key='\"text\"'"
-        rule = f"is not YAML: {error.problem or error.context}"
+        rule = f"is not YAML: {_in_plain_words(error, text)}"
         document.refuse(path, rule, mend, place=place or line)
     except yaml.reader.ReaderError as error:
         line = f"line {text.count(chr(10), 0, error.position) + 1}"
@@ -192,6 +192,33 @@ def yaml_value(text: str) -> Any:
     loader = _Loader(text)
     tag = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return {BOOL: text.lower() == "true", NULL: None}.get(tag, text) if tag not in (INT, FLOAT) else float(text)
+
+
+IN_PLAIN_WORDS = {
+    "mapping values are not allowed here": (
+        "a key may not begin here: indent it as the key before it, or put a text that holds a colon into quotes"
+    ),
+    "found character '\\t' that cannot start any token": "there is a tab: indent with spaces alone",
+    "expected ',' or '}'": "a { before has no }, or a comma is missing",
+    "expected ',' or ']'": "a [ before has no ], or a comma is missing",
+    "found unexpected end of stream": "a quote before has no end",
+}
+"""By the beginning of what YAML says."""
+
+
+def _in_plain_words(error: yaml.MarkedYAMLError, text: str) -> str:
+    """The problem as somebody reads it who has never written a parser."""
+    said, here, begun = error.problem or error.context or "", error.problem_mark, error.context_mark
+    if said.startswith("expected <block end>") and here is not None and begun is not None:
+        if text.split("\n")[here.line][: here.column].strip(" -"):
+            return "there is more after the end of a value: put all of it into quotes"
+        if here.column == begun.column:
+            return f"it is indented as the dash of line {begun.line + 1}: indent what belongs to that entry further"
+        return (
+            f"it is indented by {here.column}, and what begins in line {begun.line + 1} by {begun.column}: give the "
+            "entries of one section one indentation, and what belongs to an entry a larger one"
+        )
+    return next((plain for begins, plain in IN_PLAIN_WORDS.items() if said.startswith(begins)), said)
 
 
 def _line_of(error: yaml.MarkedYAMLError, text: str) -> int:

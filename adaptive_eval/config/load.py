@@ -101,10 +101,11 @@ class CheckedConfig(NamedTuple):
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
     """The configuration in a file, with `--set` overrides; `ConfigError` lists everything that is wrong with it."""
-    checked = check_config(path, overrides)
-    if checked.config is None:
-        raise ConfigError(problem_list(str(path), checked.problems))
-    return checked.config
+    document = _complete(_text(path), path, overrides, read_environment(path.parent))
+    config, problems = _validated(document, RunConfig, _names(document))
+    if config is None:
+        raise ConfigError(problem_list(str(path), sorted([*problems, *_missing_files(document)], key=_by_line)))
+    return config
 
 
 def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
@@ -178,11 +179,6 @@ def _decisions(document: Document, names: Sequence[str], source: str) -> Decisio
     return config
 
 
-def check_config(path: Path, overrides: Iterable[str] = ()) -> CheckedConfig:
-    """The configuration in a file, or every problem with it."""
-    return check_text(_text(path), path, overrides, read_environment(path.parent))
-
-
 def check_text(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> CheckedConfig:
     """The configuration in a text that stands for the file at `path`."""
     document = _complete(text, path, overrides, environment)
@@ -217,8 +213,8 @@ def _complete(text: str, path: Path, overrides: Iterable[str], environment: Mapp
     return document
 
 
-def _line(place: str) -> float:
-    return int(place[5:]) if place.startswith("line ") else float("inf")
+def _by_line(problem: Problem) -> float:
+    return int(problem.place[5:]) if problem.place.startswith("line ") else float("inf")
 
 
 def _locate(document: Document, folder: Path) -> None:
@@ -249,8 +245,7 @@ def _validated(
     told = {problem.path for problem in document.problems}
     told |= {path[:-1] for path in told if path and isinstance(path[-1], int)}  # a list is no longer as it was written
     problems = document.problems + [problem for problem in problems if problem.path not in told]
-    in_order = sorted(dict.fromkeys(problems), key=lambda problem: _line(problem.place))
-    return None if problems else config, tuple(in_order)
+    return None if problems else config, tuple(sorted(dict.fromkeys(problems), key=_by_line))
 
 
 def _checked(
@@ -271,6 +266,19 @@ def _checked(
         origin = document.origin(problem.path)
         problems.append(problem._replace(path=origin, place=document.place(problem.path)))
     return config, problems
+
+
+def _missing_files(document: Document) -> Iterator[Problem]:
+    """Files of questions that are not there, told beside what else is wrong: alone they are told when they are read."""
+    benchmarks = document.value(("questions", "benchmarks"))
+    for inner in [(), *(("benchmarks", name) for name in (benchmarks if isinstance(benchmarks, dict) else ()))]:
+        path = ("questions", *inner, "path")
+        given = document.value(path)
+        if isinstance(given, str) and not (file := Path(document.tree["folder"], given)).exists():
+            mend = "give a path from the folder of the configuration"
+            yield Problem(
+                document.origin(path), f"names {file}, and there is no such file", mend, None, document.place(path)
+            )
 
 
 def _valid_sections(document: Document, schema: type[Schema]) -> Iterator[tuple[str, Any]]:

@@ -169,6 +169,7 @@ def spell_out(document: Document, name: str) -> None:
     _expand_harness(document, tree, ())
     _join_benchmarks(document)
     _rename_old(document)
+    _tell_unit(document)
     if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
@@ -301,6 +302,14 @@ def _rename_old(document: Document) -> None:
             settings[key] = now = names[was]
             told = f"{section}.{key}: {was} is gone, {now} is in its place; write this, the next version refuses it"
             warn(told, FutureWarning, 2)
+
+
+def _tell_unit(document: Document) -> None:
+    """Say in which unit a limit is taken that is written without one."""
+    limit = document.value(("budget", "wall_time"))
+    if isinstance(limit, int | float):
+        told = f"budget.wall_time: {limit:g} is taken for {limit:g} seconds; write {limit:g}s, or a time such as 2h30m"
+        warn(f"{told}, the next version refuses a number without a unit", FutureWarning, 2)
 
 
 def _inherit(document: Document, model: dict[str, Any], section: str, path: KeyPath) -> None:

@@ -179,12 +179,11 @@ class Ending:
         step: int = 10 ** max(0, len(str(enough)) - 2)
         return math.ceil(enough / step) * step
 
-    @property
-    def next_step(self) -> str:
+    def next_step(self, run: str) -> str:
         """What to do next in one line, as `next_steps`."""
-        return f"Next: {'; '.join(self.next_steps())}."
+        return f"Next: {'; '.join(self.next_steps(None, run))}."
 
-    def next_steps(self, command: str | None = None, run: str = "RUN") -> Iterator[str]:
+    def next_steps(self, command: str | None, run: str) -> Iterator[str]:
         """What to do next, a line each: `command` continues the run in the directory `run`, if it is known there."""
         then = "then run the same command again" if command is None else f"then: {command}"
         models, reason = () if self.results is None else self.results.models, self.reason

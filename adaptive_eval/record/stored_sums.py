@@ -27,6 +27,7 @@ class StoredSums:
     """Counts, usage, looks and events of a run; not safe for threads."""
 
     def __init__(self, reader: RunReader, setup: StoredSetup, events: Sequence[Event] | None = None) -> None:
+        self.directory = reader.directory
         self._configuration = reader.newest_configuration_id()
         self._roster, self._categories = setup.roster, len(open_rubric(setup.config.rubric).weights)
         self.counts: Counts = reader.counts(self._roster, self._categories)

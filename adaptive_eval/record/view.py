@@ -7,6 +7,7 @@ not exist is None. Nothing here says where the run lies, since reports are publi
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,6 +173,8 @@ class RunView:
     """The end of the run in a sentence; None while it goes on."""
     next_step: str | None = None
     """What to do next; None while it goes on."""
+    place: str = "RUN"
+    """The run as a command names it, without the folders around it."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
     sites: tuple[SiteView, ...] = ()
@@ -265,6 +268,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     horizons = recorded_horizons(events)
     ending = ending_of(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
+    place = _place(config.store.folder, sums.directory)
     return RunView(
         results=results,
         name=config.name,
@@ -295,10 +299,17 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         elapsed=sums.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,
-        next_step=None if running else ending.next_step,
+        next_step=None if running else ending.next_step(place),
+        place=place,
         thresholds=_thresholds_sentence(config.rubric, events),
         by_trial=() if results is None else compared_by_trial(results.pairs),
     )
+
+
+def _place(folder: Path, directory: Path) -> str:
+    """A run in its folder by both names, as its user types them; any other by its own, since a report is published."""
+    there = not folder.is_absolute() and directory.absolute().parent == folder.absolute()
+    return shlex.quote(str(folder / directory.name) if there else directory.absolute().name)
 
 
 def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:

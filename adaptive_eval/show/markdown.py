@@ -106,7 +106,7 @@ def _onwards(view: RunView) -> Iterator[str]:
     """What to do next, and where the answers are."""
     if view.next_step is not None:
         yield view.next_step
-    yield "Answers: adaptive-eval monitor RUN --web shows them (RUN is the directory of the run)."
+    yield f"Answers: adaptive-eval monitor {view.place} --web shows them."
 
 
 def pull_request(view: RunView) -> str:

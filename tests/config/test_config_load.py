@@ -101,10 +101,24 @@ class TestShortForms:
         assert (str(config.store.folder), config.concurrency.in_flight) == ("elsewhere", 7)
 
     @pytest.mark.parametrize(
-        ("written", "seconds"), [("90", 90), ("2h30m", 9000), ("1d", 86400), ("1.5h", 5400), ("45 m", 2700), ("3s", 3)]
+        ("written", "seconds"), [("2h30m", 9000), ("1d", 86400), ("1.5h", 5400), ("45 m", 2700), ("3s", 3)]
     )
     def test_durations(self, written: str, seconds: float) -> None:
         assert load(BASE + f"budget: {{wall_time: {written}}}").budget.wall_time == seconds
+
+    def test_a_limit_without_a_unit_is_told_in_seconds(self) -> None:
+        with pytest.warns(
+            FutureWarning, match=r"budget.wall_time: 90 is taken for 90 seconds; write 90s, or a time such"
+        ):
+            assert load(BASE + "budget: {wall_time: 90}").budget.wall_time == 90
+
+    def test_a_missing_file_is_told_beside_what_else_is_wrong(self, tmp_path: Path) -> None:
+        path = tmp_path / "two.yaml"
+        path.write_text(BASE + "trials: {mx: 3}")
+        with pytest.raises(ConfigError) as refused:
+            load_config(path)
+        assert "line 6: trials.mx is not a known key" in str(refused.value)
+        assert f"line 1: questions names {tmp_path / 'q.jsonl'}, and there is no such file" in str(refused.value)
 
     @pytest.mark.parametrize("written", ["1x", "h", "-1h", "2:30"])
     def test_no_durations(self, written: str) -> None:
@@ -450,6 +464,7 @@ class TestFiles:
 
     def test_all_problems_are_in_one_error(self, tmp_path: Path) -> None:
         path = tmp_path / "c.yaml"
+        (tmp_path / "q.jsonl").touch()
         path.write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode() + b"seed: -1\r\nsed: 2\r\n")
         with pytest.raises(ConfigError) as caught:
             load_config(path)

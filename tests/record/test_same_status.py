@@ -261,7 +261,7 @@ LIVES = {
     "a fixed number of trials": Life(HARD),
     "budget": Life({"budget": {"trials": 80}}),
     "tokens": Life({"budget": {"tokens": 20_000}}),
-    "no time": Life({"budget": {"wall_time": 0.000001}}),
+    "no time": Life({"budget": {"wall_time": "0.000001s"}}),
     "one set aside": Life(fail={"cyd": GONE}),
     "blocked": Life(fail={"cyd": GONE}, answers=0),
     "all set aside": Life(fail=dict.fromkeys(SKILLS, GONE)),

@@ -83,7 +83,7 @@ def config_of(
             "on_alarm": "never",
         },
         "trials": {"min": 1, "max": 8, "favour": "answers"},
-        "budget": dict(budget),
+        "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in budget.items()},
         "concurrency": {"in_flight": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},
     }
     (folder / "run.yaml").write_text(json.dumps(document))

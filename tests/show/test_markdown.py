@@ -74,7 +74,7 @@ def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(vi
     assert view.next_step is not None
     top, _, _ = markdown(view).partition("## Cost")
     for text in (top, summary(view)):
-        assert view.next_step in text and "adaptive-eval monitor RUN --web" in text
+        assert view.next_step in text and f"adaptive-eval monitor {view.place} --web" in text
     assert "Next:" not in markdown(replace(view, ended=None, next_step=None)), "it goes on"
 
 

@@ -191,7 +191,7 @@ REFUSED = {
     "a wrong setting": (["coins", "--set", "trials.maxx=3"], "trials.maxx is not a known key; did you mean `max`?"),
     "no such model": (["coins", "--set", "objective={kind: baseline, baseline: coin-1}"], "did you mean 'coin-"),
     "a price": (["coins", "--set", "budget.usd=3"], "budget.usd cannot be kept in a replay"),
-    "a time": (["coins", "--set", "budget.wall_time=60"], "budget.wall_time cannot be kept in a replay"),
+    "a time": (["coins", "--set", "budget.wall_time=60s"], "budget.wall_time cannot be kept in a replay"),
     "one model": (["coins", "--top", "1"], "models must be two or more for the objective ranking"),
     "no configuration": (["coins", "--config", "absent.yaml"], "absent.yaml cannot be read"),
     "not a directory": (["coins", "--output", "record.npz/x"], "record.npz/x cannot be made"),

@@ -18,7 +18,10 @@ export const labels = {
     const found = view.labelled;
     const orders = view.orders ? byPlace(facts, view.orders) : [];
     if (!found)
-      return [...orders, nothing("No answer has a label of yours yet: adaptive-eval label RUN asks you for some.")];
+      return [
+        ...orders,
+        nothing(`No answer has a label of yours yet: adaptive-eval label ${plain(view.place)} asks you for some.`),
+      ];
     if (found.problem !== null)
       return [...orders, nothing(`There are labels that cannot be used: ${plain(found.problem, 500)}`)];
     return [...orders, ...said(found), corrected(facts, found), confusions(found)];

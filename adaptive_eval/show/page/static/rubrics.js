@@ -13,7 +13,9 @@ export const rubrics = {
   render({ view }) {
     const found = view.relabelled;
     if (!found)
-      return nothing("adaptive-eval relabel RUN, and the report of a run that is over, show it under other rubrics.");
+      return nothing(
+        `adaptive-eval relabel ${plain(view.place)}, and the report of a run that is over, show it under other rubrics.`,
+      );
     const models = found.rubrics[0].models.map((model) => name(model.name));
     const caption = "Rank of each model under each rubric, with its tier in brackets";
     return [

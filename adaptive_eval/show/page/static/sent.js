@@ -25,6 +25,7 @@
  * @property {string | null} error
  * @property {string | null} ended
  * @property {string | null} next_step
+ * @property {string} place
  * @property {string | null} thresholds
  * @property {BatchRow[]} batches
  * @property {SiteView[]} sites
