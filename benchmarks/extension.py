@@ -9,16 +9,22 @@ before: all looks taken anew, each time as if that horizon had always been there
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from tables import Check, arguments, check_table, machine, markdown, publish
 
+from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.config.planning import plan_on
+from adaptive_eval.core import Bench, Controller, Outcome, Plan, Reason, Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence, estimate
-from adaptive_eval.core.horizon import carried_over
+from adaptive_eval.core.horizon import PastHorizon, carried_over
 from adaptive_eval.core.judge import power_by
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.rules import Rule, is_giving_up
@@ -27,6 +33,7 @@ from adaptive_eval.core.sequential import Sequential
 Kind = type[Optimal] | type[Sequential] | type[Anytime]
 """`Sequential` is what `optimal` is where nobody knows how looks will lie."""
 QUESTIONS, LEAST = 30, 4
+WEIGHTS = np.array([0.0, 1.0])
 HORIZONS = (8, 16, 32, 64)
 PROMISED = 0.10
 SEED = 20261
@@ -66,7 +73,8 @@ def main() -> None:
     ahead = {lead: one for (_, lead, _, _), one in found.items() if lead}
     rows, checks = list(_tie_rows(ties)), list(_checks(ties, ahead))
     seconds = time.perf_counter() - began
-    publish(options, _document(rows, list(_power_rows(ahead)), checks, pairs, seconds), checks)
+    raised = list(_raised_rows(10 if options.quick else 50))
+    publish(options, _document(rows, list(_power_rows(ahead)), raised, checks, pairs, seconds), checks)
 
 
 def lives(pairs: int, world: str, lead: float, futility: float | None, rule: Kind) -> Lives:
@@ -141,6 +149,59 @@ def _evidence(wins: NDArray[np.int32], trials: NDArray[np.int64], horizon: int) 
     )
 
 
+# -- the advice after a horizon --------------------------------------------------------------------------------------
+
+MODELS = ("a", "b", "c", "d")
+TIMES = (1.0, 2.0, 3.0)
+LONGEST = 1000
+"""Runs that would need more trials a question than this are no case for a raise."""
+
+
+def _raised_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Whole runs of four models that end at their horizon; each goes on with so many times what the rest needs."""
+    for delta in (0.0, 0.04):
+        for horizon in (12, 24):
+            settings = {"stopping": {"delta": delta}, "trials": {"min": 4, "max": horizon, "favour": "answers"}}
+            plan = plan_on(Bench(len(MODELS), QUESTIONS, WEIGHTS), decisions_from_mapping(settings, MODELS), MODELS)
+            decided, further = Counter[float](), Counter[float]()
+            for tape, ended, needed in islice(_short_runs(plan), runs):
+                for times in TIMES:
+                    longer = replace(plan.trials, max=math.ceil(times * needed))
+                    earlier = (PastHorizon(plan.trials, plan.pace, len(ended.looks)),)
+                    again = _played(replace(plan, trials=longer, earlier=earlier), tape)
+                    decided[times] += again.finished is Reason.SETTLED
+                    further[times] += int(again.trials.sum() - ended.trials.sum())
+            shares = [decided[times] / runs for times in TIMES]
+            yield (
+                f"{delta:.0%}",
+                horizon,
+                *(f"{share:.2f}" for share in shares),
+                *(further[one] // runs for one in TIMES),
+            )
+
+
+def _short_runs(plan: Plan) -> Iterator[tuple[NDArray[np.bool_], Controller, float]]:
+    """Runs that end at their horizon, with the trials a question that the undecided pairs need as they stand."""
+    for seed in count():
+        rng = np.random.default_rng([SEED, plan.trials.max, seed])
+        logit = rng.normal(0.0, 0.6, (len(MODELS), 1)) - rng.normal(0.0, 1.5, QUESTIONS)
+        tape = rng.random((3 * LONGEST, len(MODELS), QUESTIONS)) < 1.0 / (1.0 + np.exp(-logit))
+        ended = _played(plan, tape)
+        result = ended.result()
+        assert result is not None
+        left = [one.verdict.trials_needed for one in result.comparisons if one.verdict.verdict is Verdict.OUT_OF_REACH]
+        if ended.finished is Reason.OUT_OF_REACH and max(left) <= LONGEST:
+            yield tape, ended, max(float(plan.trials.max + 1), *left)
+
+
+def _played(plan: Plan, tape: NDArray[np.bool_]) -> Controller:
+    controller = Controller(plan)
+    while controller.finished is None:
+        asked = controller.ask(64)
+        controller.tell([Outcome(*one[:3], int(tape[one.trial - 1, one.model, one.question])) for one in asked])
+    return controller
+
+
 def _error(rate: float, lives: int) -> float:
     return math.sqrt(max(rate * (1.0 - rate), 1e-6) / lives)
 
@@ -175,6 +236,7 @@ def _checks(ties: Ties, ahead: dict[float, Lives]) -> Iterator[Check]:
 def _document(
     ties: list[tuple[object, ...]],
     power: list[tuple[object, ...]],
+    raised: list[tuple[object, ...]],
     checks: list[Check],
     pairs: int,
     seconds: float,
@@ -192,6 +254,11 @@ def _document(
             "A raised horizon spends what is left of the error, given what the looks have shown: pairs that came near "
             "a call keep most of it, pairs that looked equal very little. So the promise costs power, and it saves "
             "trials, since what can hardly be called any more is given up. Who expects to need 64 begins with 64.",
+            "## Raised as far as the undecided pairs need, twice and three times as far: share that is decided then",
+            markdown(
+                ("delta", "trials.max", *(f"x {one:g}" for one in TIMES), *(f"trials, x {one:g}" for one in TIMES)),
+                raised,
+            ),
             f"{machine()}; {seconds:.0f} s.",
         ]
     )

@@ -17,7 +17,6 @@ LONGEST_NAME = 40
 NAMED = 3
 """Models that a sentence names; of more it says how many."""
 UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
-WAITED_FOR = "such answers count only where all that was asked was waited for, not where a run was killed"
 STATES = ("PASS", "FAIL", "UNDECIDED", "resolved", "tied", "open", "out of reach", "blocked")
 
 
@@ -119,7 +118,9 @@ def counted_sentence(results: Results) -> str | None:
     held = isinstance(trials, Mapping) and trials.get("favour") == "time" and trials.get("seeds") != "coupled"
     left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
     if held and left > 0 < judged and results.run.status == "finished":
-        told.append(f"Scores leave out {several(left, 'answer')} that no look has judged: {WAITED_FOR}.")
+        killed = f"the run was killed {'once' if results.run.kills == 1 else f'{results.run.kills} times'} and "
+        why = f"{killed if results.run.kills else ''}not all that was asked with them has come"
+        told.append(f"Scores leave out {several(left, 'answer')} that no look has judged: {why}.")
     return " ".join(told) or None
 
 

@@ -34,6 +34,8 @@ class RunInfo:
     """running, finished, stopped (by the user or an error), or killed: the same command resumes the latter two."""
     reason: str | None
     """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time."""
+    kills: int = 0
+    """How many starts of the run were killed before another one went on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from adaptive_eval.store import (
     ServerDied,
     ServerLaunched,
     SitePlaced,
+    count_kills,
     events_of_kind,
 )
 from adaptive_eval.store.pending import PendingBatch
@@ -136,7 +137,7 @@ def take_snapshot(
     order = [row.model for row in result.models]
     return Snapshot(
         subject=subject,
-        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped),
+        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped, events=events),
         result=result,
         bench=bench,
         looks=tuple(controller.looks),
@@ -165,7 +166,14 @@ def take_snapshot(
 
 
 def run_info(
-    subject: RunSubject, elapsed: float, now: float, reason: Reason | None, *, finished: bool, stopped: bool
+    subject: RunSubject,
+    elapsed: float,
+    now: float,
+    reason: Reason | None,
+    *,
+    finished: bool,
+    stopped: bool,
+    events: Sequence[Event] = (),
 ) -> RunInfo:
     """The head of the results file."""
     return RunInfo(
@@ -176,6 +184,7 @@ def run_info(
         active_seconds=elapsed,
         status="finished" if finished else "stopped" if stopped or reason is not None else "running",
         reason=None if reason is None else str(reason),
+        kills=count_kills(events),
     )
 
 

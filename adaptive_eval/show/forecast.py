@@ -169,12 +169,12 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     found = forecast.as_many
     if found is None:
         return
-    result = f"the same result ({found.called:.1f} pairs called)"
+    result = f"  to resolve as many pairs ({found.called:.1f} on average, ties not counted)"
     if found.number is None:
-        yield f"  not even the fixed design gives {result}; the run takes {found.cost:.2f} of its trials"
+        yield f"{result} the fixed design is too small; the run takes {found.cost:.2f} of its trials"
     else:
-        yield f"  a fixed design would need {found.number:.0f} answers a question for {result}, if you knew that number"
-        yield f"  beforehand; the run takes {found.cost:.2f} of them"
+        yield f"{result} a fixed design would need {found.number:.0f} answers a question,"
+        yield f"  a number that nobody knows beforehand; the run takes {found.cost:.2f} of its trials"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
@@ -220,10 +220,11 @@ def _table(forecast: Forecast) -> Iterator[str]:
     """Chance to reach the objective, and the share of comparisons that are decided."""
     labels = [", ".join(CAPS[name](value) for name, value in cell.budget.items()) for cell in forecast.table]
     width = max(map(len, labels))
-    yield "the chance of deciding everything, and the comparisons decided on average, with another budget or confidence"
-    yield f"  {'budget':<{8 + width}}  confidence  everything decided  comparisons decided"
+    own = "the median above" if forecast.capped is None else "your budget"
+    yield f"with another budget or confidence; x 1 is {own}"
+    yield f"  {'budget':<{8 + width}}  confidence  chance to decide all  comparisons decided, mean"
     for cell, label in zip(forecast.table, labels, strict=True):
-        shares = f"{cell.reached:>18.0%}  {cell.decided:>19.0%}"
+        shares = f"{cell.reached:>20.0%}  {cell.decided:>25.0%}"
         yield f"  {f'x {cell.factor:g}':<6}  {label:<{width}}  {cell.confidence:>10g}  {shares}"
 
 

@@ -44,6 +44,7 @@ MASKED: Mapping[str, str] = {
     "pid": "the operating system numbers processes",
     "host": "the name of the machine",
     "replica": "the operating system chooses ports",
+    "kills": "the same run killed or not",
     "waited_for": "nothing of a run that was killed",
     "longest_prompts": "prompts that are known when the run starts, before any is needed",
     "decisions": "repeats the configuration with the defaults of every rule and objective there is",

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.ending import TWICE
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
@@ -384,7 +385,7 @@ def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
     ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2")
     assert ended.exit_code == ExitCode.SPENT
     (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("to do")]
-    said, _, command = advice.partition(", which may decide the rest, then: ")
+    said, _, command = advice.partition(f" ({TWICE}), then: ")
     command, _, larger = command.partition(" --set trials.max=")
     results = read_results(site.directory())
     assert results is not None and "trials.max" not in command

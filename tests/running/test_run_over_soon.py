@@ -84,6 +84,7 @@ def test_of_a_run_that_was_killed_scores_have_what_looks_have_judged(site: Site)
         kill(process)
     assert site.run(site.write("cut", trials=AHEAD), "--run-dir", str(directory)).exit_code in ENDED
     assert ended(directory).waited_for is None
+    assert json.loads((directory / "results.json").read_text())["run"]["kills"] == 1
     assert {name: row["trials"] for name, row in models_of(directory).items()} == judged_trials(directory)
 
 

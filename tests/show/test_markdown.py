@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.record.finding import WAITED_FOR, counted_sentence, difference, finding, model_verdicts
+from adaptive_eval.record.finding import counted_sentence, difference, finding, model_verdicts
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import CallRow, EarlyEnd, Results
 from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
@@ -324,8 +324,10 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     decisions = {"trials": {"favour": "time", "seeds": "hashed"}}
     finished = replace(whole.run, status="finished")
     killed = replace(whole, models=(late, *whole.models[1:]), decisions={**whole.decisions, **decisions}, run=finished)
-    left = f"Scores leave out 2 answers that no look has judged: {WAITED_FOR}."
+    left = "Scores leave out 2 answers that no look has judged: not all that was asked with them has come."
     assert counted_sentence(killed) == left
+    kills = replace(killed, run=replace(finished, kills=2))
+    assert counted_sentence(kills) == left.replace("not all", "the run was killed 2 times and not all")
     assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) is None
     in_pairs = {**killed.decisions, "trials": {"favour": "time", "seeds": "coupled"}}
     assert counted_sentence(replace(killed, decisions=in_pairs)) is None

@@ -7,6 +7,7 @@ knows: who reads it gets an `UnknownEvent`.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from itertools import pairwise
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -54,6 +55,12 @@ def was_waited_for(events: Sequence[Event], model: str) -> bool:
     """Whether no start before the latest has ended, or was killed, before all came that it had asked of a model."""
     ends = [one for one in events if isinstance(one, RunFinished | RunStopped) and model in (one.waited_for or ())]
     return len(ends) + 1 == len(events_of_kind(events, RunBegun))
+
+
+def count_kills(events: Sequence[Event]) -> int:
+    """How many starts left no end before the next one began."""
+    lives = [event for event in events if isinstance(event, RunBegun | RunFinished | RunStopped)]
+    return sum(isinstance(one, RunBegun) and isinstance(then, RunBegun) for one, then in pairwise(lives))
 
 
 def events_since_start(events: Sequence[Event]) -> Sequence[Event]:

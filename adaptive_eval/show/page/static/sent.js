@@ -201,6 +201,7 @@
  * @property {number} active_seconds
  * @property {string} status
  * @property {string | null} reason
+ * @property {number} kills
  */
 
 /**
