@@ -84,8 +84,11 @@ def width_paths(view: RunView, wanted: float) -> list[PairPath]:
 
 
 def rank_paths(view: RunView) -> list[RankPath]:
-    """The place of each model at each look, in the order of the last; those without a score there come last."""
+    """The place of each model at each look, and in the ranking where answers that were asked ahead have changed it
+    since; in the order of the last, those without a score there come last."""
     orders = [Names(look.order) for look in view.looks]
+    ranked = Names(models_in_order(view))
+    orders += [ranked] if view.results is not None and orders and ranked != orders[-1] else []
     paths = [
         RankPath(name, tuple(order.position_of(name) + 1 if name in order else None for order in orders))
         for name in view.models
@@ -203,7 +206,10 @@ def rank_trajectories(view: RunView) -> Figure:
 
     figure, axes = _figure(0.3 * len(view.models) + 1.4)
     trials = [sum(look.trials) for look in view.looks]
-    for path in rank_paths(view):
+    paths = rank_paths(view)
+    if view.results is not None and paths and len(paths[0].places) > len(trials):
+        trials.append(sum(row.trials for row in view.results.models if row.recorded is None))
+    for path in paths:
         at = models_in_order(view).index(path.model)
         known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
         if known:

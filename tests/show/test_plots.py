@@ -75,6 +75,15 @@ def test_ranks_end_where_the_run_ended(view: RunView) -> None:
     assert [path.places[-1] for path in paths] == list(range(1, len(paths) + 1))
 
 
+def test_ranks_end_as_the_table_has_them_after_answers_asked_ahead(view: RunView) -> None:
+    assert view.results is not None
+    first, second, *others = view.results.models
+    turned = replace(view, results=replace(view.results, models=(second, first, *others)))
+    paths = rank_paths(turned)
+    assert [path.model for path in paths] == [row.name for row in (second, first, *others)]
+    assert paths[0].places[-2:] == (2, 1) and len(paths[0].places) == len(view.looks) + 1
+
+
 @pytest.mark.slow
 def test_every_figure_is_drawn_in_both_formats_and_the_same_each_time(view: RunView, tmp_path: Path) -> None:
     paths = draw_all(view, tmp_path / "once")

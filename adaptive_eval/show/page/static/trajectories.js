@@ -28,6 +28,7 @@ export const trajectories = {
     const x = linear(first, Math.max(last, first + 1), frame.left, width - frame.right);
     const y = linear(1, 2, frame.top + ROW / 2, frame.top + 1.5 * ROW);
     const ranks = ranksOf(looks);
+    for (const [at, name] of names.entries()) ranks.get(name)?.push([last, at + 1]); // after answers asked ahead
     const colour = (/** @type {number} */ at) => lineColour(names.length < 2 ? 0 : at / (names.length - 1));
     return [
       figure(
