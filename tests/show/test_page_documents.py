@@ -16,6 +16,7 @@ from page_views import simulated, world
 
 from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.view import RunView, without_rows
+from adaptive_eval.show.markdown import summary
 from adaptive_eval.show.page import documents as bundle
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page
 
@@ -69,6 +70,12 @@ def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> No
     for one in (view, nasty):
         _, data, _ = Elements(report_page(one)).text("script")
         assert orjson.loads(data) == orjson.loads(orjson.dumps(without_rows(one)))
+
+
+def test_a_report_without_its_script_has_the_ranking(view: RunView) -> None:
+    still = re.search(r"<noscript>.*<pre>(.*)</pre></noscript>", report_page(view), re.DOTALL)
+    assert still is not None and html.unescape(still[1]) == summary(view)
+    assert view.results is not None and all(row.name in still[1] for row in view.results.models)
 
 
 def test_nothing_that_a_run_says_becomes_an_element(view: RunView, nasty: RunView) -> None:

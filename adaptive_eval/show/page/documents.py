@@ -24,6 +24,7 @@ import orjson
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.view import RunView, without_rows
+from adaptive_eval.show.markdown import summary
 
 STATIC = files("adaptive_eval.show.page") / "static"
 ENTRY = "main.js"
@@ -81,7 +82,7 @@ MONITOR_POLICY = (
 """The header that the monitor sends with every page. `form-action` allows what is sent nowhere: dialogs close."""
 
 _HARMLESS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-_NO_SCRIPT = "This page is drawn by its script, and needs JavaScript. The same findings are in results.json."
+_NO_SCRIPT = "<p>This page is drawn by its script, and needs JavaScript.</p>"
 
 
 def assets() -> dict[str, tuple[str, str]]:
@@ -121,7 +122,8 @@ def report_page(view: RunView) -> str:
     tail = (
         f'<script id="view" type="application/json">{_as_json(without_rows(view))}</script>\n<script>{code}</script>\n'
     )
-    return _document(f"{view.name} · adaptive-eval", _file_head(look, code), tail, {})
+    still = f"{_NO_SCRIPT}\n<p>Without it, this is what was found:</p>\n<pre>{escape(summary(view))}</pre>"
+    return _document(f"{view.name} · adaptive-eval", _file_head(look, code), tail, {}, still)
 
 
 def demo_page() -> str:
@@ -152,9 +154,9 @@ def _served(title: str, root: str, data: Mapping[str, str]) -> str:
     return _document(title, head, "", data)
 
 
-def _document(title: str, head: str, tail: str, data: Mapping[str, str]) -> str:
+def _document(title: str, head: str, tail: str, data: Mapping[str, str], without_script: str = _NO_SCRIPT) -> str:
     body = (
-        f'<noscript><p>{_NO_SCRIPT}</p></noscript>\n<div id="page"></div>\n'
+        f'<noscript>{without_script}</noscript>\n<div id="page"></div>\n'
         f'<script id="glossary" type="application/json">{_as_json(dict(GLOSSARY))}</script>\n{tail}'
     )
     return _framed(title, head, body, data)
