@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
@@ -18,6 +19,7 @@ from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import LABELS_FILE
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.record.view import read_report
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -150,6 +152,12 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
     for trial in trials:
         worst = "better" if not is_right(trial) else "worse"
         assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
+    orders = read_report(site.directory()).orders
+    assert orders is not None and len(orders.models) == (3 if bias < 1.0 else 0)
+    for one in orders.models:
+        own = [trial for trial in trials if trial.model == one.name]
+        truth = np.mean([0.5 + (is_right(trial) - (trial.question in right_others)) / 2.0 for trial in own])
+        assert one.lo <= truth <= one.hi, "what the judge would have said without its bias"
 
 
 @pytest.mark.slow
