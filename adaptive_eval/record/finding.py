@@ -111,7 +111,7 @@ def counted_sentence(results: Results) -> str | None:
     """Which answers the scores are of, where more were asked than looks have judged; None elsewhere."""
     judged = results.looks[-1].trials if results.looks else 0
     if results.run.status == "running":
-        return f"Scores are of the {judged:,} answers that looks have judged."
+        return f"Scores are of the {judged:,} answers judged so far."
     asked, trials = [row for row in results.models if row.recorded is None], results.decisions.get("trials")
     ahead = sum(row.trials for row in asked) - judged
     told = [f"Scores include {several(ahead, 'answer')} asked ahead of the last look."] if ahead > 0 < judged else []

@@ -396,7 +396,7 @@ class Results:
     warnings: tuple[Caution, ...]
     cost: RunCost
     trials_to_go: float
-    """Upper bound of the trials that open comparisons still need, if the differences stay as they are."""
+    """Estimate of the trials that open comparisons still need, if the differences stay as they are."""
     servers: tuple[ServerRow, ...] = ()
     """In the order in which they were first started."""
     turns: tuple[TurnsRow, ...] = ()

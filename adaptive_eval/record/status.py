@@ -143,7 +143,7 @@ class Status:
     new_tokens: int
     elapsed: float
     trials_to_go: float | None
-    """Upper bound of the trials that open comparisons still need; None before the first look."""
+    """Estimate of the trials that open comparisons still need; None before the first look."""
     detail: Detail | None
     promise: str | None = None
     """The promise of a call in one line."""

@@ -160,7 +160,7 @@ class RunView:
     """[i][j]: z of model i against model j after the latest look, positive where i is ahead; both in the order of
     `results.models`. Empty before the first look."""
     trials_to_go: float | None
-    """Upper bound of the trials that open comparisons still need; None before the first look."""
+    """Estimate of the trials that open comparisons still need; None before the first look."""
     spending: tuple[Spending, ...]
     """Cumulative, at up to `STEPS` moments."""
     traffic: tuple[ReplicaTraffic, ...]

@@ -336,4 +336,4 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     assert "Stopped. Next: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
     assert "Stopped. Next: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
     going = replace(ahead, run=replace(results.run, status="running"))
-    assert counted_sentence(going) == f"Scores are of the {counted - 1:,} answers that looks have judged."
+    assert counted_sentence(going) == f"Scores are of the {counted - 1:,} answers judged so far."

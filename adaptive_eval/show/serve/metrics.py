@@ -122,7 +122,7 @@ def _run_metrics(status: Status) -> Iterator[Metric]:
         comparisons.add_metric([str(verdict)], status.verdicts[verdict])
     yield comparisons
     if status.trials_to_go is not None:
-        help_ = "Trials that the open comparisons still need at most."
+        help_ = "Trials that the open comparisons would need if nothing changed."
         yield GaugeMetricFamily("adaptive_eval_trials_to_go", help_, status.trials_to_go)
 
 

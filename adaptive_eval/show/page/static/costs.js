@@ -43,7 +43,7 @@ export function tiles({ view, facts, pulse, live }) {
       ? tile(
           "Still to go",
           eta === null || eta === undefined ? "–" : duration(eta),
-          view.trials_to_go === null ? null : `at most ${plural(view.trials_to_go, "trial")}`,
+          view.trials_to_go === null ? null : `about ${plural(view.trials_to_go, "trial")}`,
         )
       : null,
   );

@@ -116,7 +116,7 @@ export function subtitle(view) {
     plural(view.models.length, "model"),
     " · ",
     h("a", { href: "#questions" }, plural(view.questions.length, "question"), " and their answers"),
-    view.results ? [" · ", inShort(view.results.cost)] : null,
+    view.results && run?.status !== "running" ? [" · ", inShort(view.results.cost)] : null, // else the tiles are newer
     run ? [" · as of ", moment(run.updated)] : view.events.length ? [" · begun ", moment(view.events[0].at)] : null,
   ];
 }
