@@ -38,7 +38,7 @@ def main() -> None:
         exec("")  # Python ends by a signal, whatever the exit code, where Ctrl-C once came out of code made of a text
 
 
-def _note(message: Warning | str, *_: object) -> str:
+def _note(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
     """A warning as users read it, without the line of this program that gave it."""
     return f"note: {message}\n"
 

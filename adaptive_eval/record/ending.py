@@ -170,7 +170,7 @@ class Ending:
         """Trials a question that would probably decide the rest, where the horizon has ended the run.
 
         Twice what the undecided pairs need as they stand: once they were given up they have little error left. That
-        was enough in six of ten simulated runs, and as much as they need in four (benchmarks/extension.md).
+        was enough in six of ten simulated runs, and as much as they need in three (benchmarks/extension.md).
         """
         trials = {} if self.results is None else self.results.decisions.get("trials")
         most = trials.get("max") if isinstance(trials, Mapping) else None
