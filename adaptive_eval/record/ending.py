@@ -70,7 +70,7 @@ def fatal_error_of(events: Sequence[Event]) -> FatalError | None:
 NAMED = 3
 """Models that one sentence names."""
 LONGEST_NAME = 32
-TWICE = "twice what the rest needs as it stands: enough in 6 of 10 cases"
+TWICE = "twice what the rest seems to need, enough in 6 of 10 cases"
 AFRESH = "--fresh, or another --run-dir"
 
 

@@ -35,8 +35,10 @@ function outcomeOf({ results }) {
 export function statusOf(view, live) {
   const status = view.results?.run.status;
   if (status) return (status === "finished" && outcomeOf(view)) || status;
-  if (live || view.ended === null) return "running";
-  return /^(UNDECIDED|killed|finished)/i.exec(view.ended)?.[0].replace(/[KF]/, (one) => one.toLowerCase()) ?? "stopped";
+  if (live || (view.ended === null && view.error === null)) return "running";
+  return (
+    /^(UNDECIDED|killed|finished)/i.exec(view.ended ?? "")?.[0].replace(/[KF]/, (one) => one.toLowerCase()) ?? "stopped"
+  );
 }
 
 /** What was found, in a sentence, and how the run stands. @param {State} state */
