@@ -231,7 +231,7 @@ def _take_out(document: Document, entry: dict[str, Any], path: KeyPath, section:
     if section == "grader" and isinstance(own, dict) and (own.get("kind") == "verifier" or own.get("against")):
         key = "against" if own.get("against") else "kind"
         rule = "is for a single benchmark: no verifier, and no judge that compares answers"
-        mend = "use a key, a function, or a judge that gives verdicts or scores"
+        mend = "use a key, a function, or a judge that gives verdicts or scores; or run this benchmark by itself"
         document.refuse((*path, "grader", key), rule, mend, str(own[key]))
 
 

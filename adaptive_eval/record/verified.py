@@ -89,7 +89,8 @@ def _compare(directory: Path, results: Results, damages: list[str], notes: list[
     speaks_of = results.cost.stored_trials
     if (speaks_of, told) == (trials, look) or is_held(directory):
         return
-    said = f"{RESULTS_FILE} speaks of {speaks_of:,} trials and look {told}, the store of {trials:,} and {look}"
+    of_file, of_store = ("no look" if one is None else f"look {one}" for one in (told, look))
+    said = f"{RESULTS_FILE} speaks of {speaks_of:,} trials and {of_file}, the store of {trials:,} and {of_store}"
     if speaks_of > trials or (events and isinstance(events[-1], RunFinished)):
         damages.append(f"{said}: they are not of one run, or trials are lost")
     else:

@@ -235,8 +235,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         flying = f" ({killed} were in flight when an earlier start ended)" if killed else ""
         told = f"{' and '.join(of)} asked for, but never came{flying}"
         if counted:
-            told += f": the caps count the most that this may have cost, {' and '.join(counted)}, besides what the "
-            told += "answers that came have used"
+            told += f": the caps count {' and '.join(counted)}, besides what the answers that came have used"
         yield Caution("lost", model, told)
 
 

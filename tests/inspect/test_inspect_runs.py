@@ -280,8 +280,8 @@ SLOTS = 4
 FAILING = Faults(server_error=0.05)
 
 
-def run_through_kills(site: Site, config: Path, gated: GatedServer, kills: int) -> None:
-    """A run that is killed so often, each time when twelve further trials are stored, and then goes on to its end."""
+def run_through_kills(site: Site, config: Path, gated: GatedServer, kills: int) -> Result:
+    """The end of a run that is killed so often, each time when twelve further trials are stored."""
     for _ in range(kills):
         before = trials_in(site.directory())
         process = site.start(config)
@@ -289,7 +289,7 @@ def run_through_kills(site: Site, config: Path, gated: GatedServer, kills: int) 
         kill(process)
         gated.open(36)
     gated.open()
-    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    return run(site, config)
 
 
 @pytest.mark.parametrize("kills", sizes(3, 10))
@@ -300,7 +300,7 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
         config = asked_of_servers(site, "run", least)
-        run_through_kills(site, config, gated, kills)
+        assert run_through_kills(site, config, gated, kills).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
         asked, failed = gated.counts["answered"], gated.counts["server_error"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
     whole = run(site, asked_of_servers(site, "whole", least))
@@ -316,8 +316,9 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
         time.sleep(0.05)
 
 
-def write_benchmarks(site: Site, name: str, *, by_inspect: bool, **more: object) -> Path:
-    """Two benchmarks, the first with three times the weight: a task of Inspect and a file, or two files."""
+def write_benchmarks(site: Site, name: str, *, by_inspect: bool, gate: str | None = None, **more: object) -> Path:
+    """Two benchmarks, the first with three times the weight: a task of Inspect and a file, or two files; `gate` is that
+    of the first."""
     rows = list(question_rows(small_world()))
     for part, some in (("easy", rows[5:]), ("hard", rows[:5])):
         (site.folder / f"{part}.jsonl").write_text("\n".join(map(json.dumps, some)))
@@ -326,7 +327,7 @@ def write_benchmarks(site: Site, name: str, *, by_inspect: bool, **more: object)
         easy = {"benchmark": {"inspect": "tasks.py@small", "args": {"file": "easy.jsonl"}}}
         asked = {"models": [{"name": one, "inspect": f"openai-api/sim/{one}"} for one in MODELS]}
         more = {**asked, "sampling": {}, "concurrency": SLOTS, **more}
-    benchmarks = [{"name": "easy", "weight": 3, **easy}, {"name": "hard", "questions": "hard.jsonl"}]
+    benchmarks = [{"name": "easy", "weight": 3, "gate": gate, **easy}, {"name": "hard", "questions": "hard.jsonl"}]
     more = {"trials": {"min": 4, "max": 40}, "stopping": {"on_alarm": "never"}, **more}
     settings = site.config(benchmarks=benchmarks, **more)
     del settings["questions"]
@@ -359,18 +360,37 @@ def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site)
 
 
 @pytest.mark.slow
-def test_kills_change_nothing_in_a_run_of_a_task_and_a_file(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    trials = {"min": 6, "max": 10}
+def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing bounds an answer: what the cap reserves, and by it what is asked next, follows from what is stored."""
+
+    def written(name: str, tokens: int) -> Path:
+        more: dict[str, object] = {
+            "objective": {"kind": "baseline", "baseline": "bob", "gate": True},
+            "stopping": {"delta": "30%", "on_alarm": "never"},
+            "trials": {"min": 6, "max": 30},
+            "budget": {"tokens": tokens},
+        }
+        return write_benchmarks(site, name, by_inspect=True, gate="10%", **more)
+
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
-        config = write_benchmarks(site, "run", by_inspect=True, trials=trials)
-        run_through_kills(site, config, gated, 3)
+        killed = run_through_kills(site, written("run", 2_000_000), gated, 3)
         asked = gated.counts["answered"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
-    whole = run(site, write_benchmarks(site, "whole", by_inspect=True, trials=trials))
-    assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.output
+    whole = run(site, written("whole", 2_000_000))
+    assert killed.exit_code == whole.exit_code == ExitCode.WORSE, whole.output
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
     assert asked <= trials_in(site.directory()) + 4 * SLOTS * len(MODELS)
+    capped = run(site, written("capped", 70_000))
+    results = read_results(site.directory("capped"))
+    assert results is not None and 40_000 < results.cost.tokens <= 70_000
+    assert capped.exit_code == ExitCode.SPENT and "UNDECIDED: ada" in capped.output
+    assert run(site, written("capped", 2_000_000)).exit_code == ExitCode.WORSE
+    for name in ("whole", "capped"):
+        told = CliRunner().invoke(app, ["report", str(site.directory(name)), "--format", "junit", "--output", "-"])
+        assert "easy: PASS" in told.output and 'message="FAIL: on easy worse than bob' in told.output
 
 
 @pytest.mark.slow
