@@ -364,6 +364,51 @@ def test_a_really_full_disk(site: Site, uninterrupted: Found, tmp_path: Path, co
         subprocess.run(["umount", disk], check=True)
 
 
+def test_a_clock_that_jumps_changes_nothing(site: Site, uninterrupted: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an hour, by a year, back and forth, within a run and from a killed start to the next."""
+    process = site.start(site.write(), "--run-dir", str(site.directory()))
+    assert wait_for_trials(site.directory(), 40, process)
+    kill(process)
+    clock, chance = time.time, random.Random(1)
+    jumps = [0.0, 3_600.0, -3_600.0, 3e7, -3e7]
+    monkeypatch.setattr(time, "time", lambda: clock() + chance.choice(jumps))
+    assert site.run(site.write()).exit_code == ExitCode.REACHED
+    assert Found.of(site.directory()) == uninterrupted
+    for command in (["verify"], ["monitor", "--once"], ["report", "--format", "summary"]):
+        assert CliRunner().invoke(app, [*command, str(site.directory())]).exit_code == 0
+
+
+def test_a_run_on_a_disk_that_may_only_be_read_is_read_and_not_written(site: Site, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system is not allowed here")
+    try:
+        process = site.start(site.write(), "--run-dir", str(disk / "run"))
+        assert wait_for_trials(disk / "run", 40, process)
+        kill(process)
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        read = CliRunner().invoke(app, ["verify", str(disk / "run")])
+        assert read.exit_code == 0 and "intact" in read.output
+        for run in ("run", "new"):
+            refused = site.run(site.write(), "--run-dir", str(disk / run))
+            assert refused.exit_code == ExitCode.FAILED
+            assert "Read-only file system" in refused.stderr and "choose another --run-dir" in refused.stderr
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_two_processes_cannot_write_one_run_by_two_paths(site: Site) -> None:
+    process = site.start(site.write(), "--run-dir", str(site.directory()))
+    assert wait_for_trials(site.directory(), 1, process)
+    process.send_signal(signal.SIGSTOP)
+    (site.folder / "link").symlink_to(site.directory())
+    second = site.run(site.write(), "--run-dir", str(site.folder / "link"))
+    assert second.exit_code == ExitCode.FAILED and "is held by process" in second.stderr
+    process.send_signal(signal.SIGCONT)
+    kill(process)
+
+
 def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tcp_port: int) -> None:
     nobody = f"http://127.0.0.1:{unused_tcp_port}/v1"
     models = [{"name": name, "base_url": nobody} for name in MODELS]
