@@ -246,7 +246,8 @@ class TrialsConfig(Section):
     """How many trials a question gets from a model, which come next, and with which seeds."""
 
     min: Count = Field(LEAST_TRIALS, ge=1)
-    """Trials a question before the first look; default: 4, or three tenths of `max` where that is less."""
+    """Trials a question before the first look; default: 4, or three tenths of `max` where that is less. The pace `time`
+    looks first at 0.15 of `max`, and batches at 0.3, where that is more."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
     """Trials a question at most (on average over the questions): the horizon."""
     draw: Count | None = Field(None, ge=LEAST_DRAWN)
