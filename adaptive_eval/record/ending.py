@@ -71,7 +71,15 @@ NAMED = 3
 """Models that one sentence names."""
 LONGEST_NAME = 32
 TWICE = "twice what the rest seems to need, enough in 6 of 10 cases"
+RESERVE = 1.1
+"""Caps are to be so much above what is needed: trials are reserved at their most."""
 AFRESH = "--fresh, or another --run-dir"
+
+
+def _rounded_up(value: float) -> float:
+    """The next number of two digits."""
+    step = 10.0 ** (math.floor(math.log10(max(value, 1e-6))) - 1)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,14 +180,44 @@ class Ending:
         Twice what the undecided pairs need as they stand: once they were given up they have little error left. That
         was enough in six of ten simulated runs, and as much as they need in three (benchmarks/extension.md).
         """
+        if self.results is None or self.reason is not Reason.OUT_OF_REACH or (most := self._most) is None:
+            return None
+        needs = [pair.trials_needed for pair in self.results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
+        needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
+        if needed <= most and all(needs) and any(self._larger_caps(1.0)):
+            return most  # a cap alone stands in the way
+        return int(_rounded_up(max(2 * most, needed)))
+
+    @property
+    def _most(self) -> int | None:
+        """Today's `trials.max`."""
         trials = {} if self.results is None else self.results.decisions.get("trials")
         most = trials.get("max") if isinstance(trials, Mapping) else None
-        if self.results is None or self.reason is not Reason.OUT_OF_REACH or not isinstance(most, int):
-            return None
-        needed = [pair.trials_needed or 0.0 for pair in self.results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
-        enough = 2 * math.ceil(max([float(most), *needed]))
-        step: int = 10 ** max(0, len(str(enough)) - 2)
-        return math.ceil(enough / step) * step
+        return most if isinstance(most, int) else None
+
+    @property
+    def _caps(self) -> dict[str, float]:
+        """Caps of the budget."""
+        caps = {} if self.results is None else self.results.decisions.get("budget")
+        given = caps if isinstance(caps, Mapping) else {}
+        return {key: cap for key, cap in given.items() if isinstance(cap, int | float)}
+
+    def _larger_caps(self, horizon_grows: float) -> Iterator[tuple[str, float]]:
+        """Each cap that is too small, and what it must be for the models in undecided comparisons to get a horizon that
+        is so much larger, at the mean cost of all trials so far. Time is not known beforehand."""
+        assert self.results is not None
+        cost, models = self.results.cost, self.results.models
+        left = [pair for pair in self.results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
+        open_models = {name for pair in left for name in (pair.better, pair.worse)}
+        each = horizon_grows * cost.fixed_trials / sum(row.recorded is None for row in models)
+        further = sum(
+            max(each - row.stored_trials, 0.0) for row in models if row.name in open_models and row.recorded is None
+        )
+        hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
+        used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
+        for key in sorted(used.keys() & self._caps.keys()):
+            if (need := RESERVE * used[key] * (1 + further / max(cost.trials, 1))) > self._caps[key]:
+                yield key, _rounded_up(need)
 
     def next_step(self, run: str) -> str:
         """What to do next in one line, as `next_steps`."""
@@ -215,24 +253,31 @@ class Ending:
     def _for_more(self, command: str | None, then: str) -> str:
         decisions = {} if self.results is None else self.results.decisions
         if draws_questions(decisions):
-            fresh = "in a new run" if command is None else f"in a run of its own: {command} --fresh"
+            fresh = "in a new run" if command is None else f"in a run of its own: {shlex.join(_afresh(command))}"
             return (
                 "raise the budget, where that has ended it; or ask more questions (questions.limit), or several trials "
                 f"of each (without trials.draw), {fresh}"
             )
-        if (larger := self.larger_horizon) is None:
+        if (larger := self.larger_horizon) is None or (most := self._most) is None:
             return f"raise the budget, {then}"
-        caps = decisions.get("budget")
-        capped = isinstance(caps, Mapping) and any(cap is not None for cap in caps.values())
+        wanted = {f"budget.{key}": cap for key, cap in self._larger_caps(larger / most)}
+        wanted |= {"trials.max": larger} if larger > most else {}
+        results = self.results
+        left = () if results is None else [one for one in results.pairs if one.verdict == Verdict.OUT_OF_REACH]
+        raised = results is not None and any(one.kind == "horizon" for one in results.warnings)
+        afresh = raised and not any(pair.trials_needed for pair in left)
         if command is not None:
-            words = shlex.split(command)
-            old = [at for at, word in enumerate(words) if word.startswith(("trials.max=", "trials.epochs="))]
+            words = _afresh(command) if afresh else shlex.split(command)
+            old = [at for at, word in enumerate(words) if word.split("=")[0] in {*wanted, "trials.epochs"}]
             kept = [word for at, word in enumerate(words) if at not in old and at + 1 not in old]
-            then = f"then: {shlex.join([*kept, '--set', f'trials.max={larger}'])}"
-        left = () if self.results is None else self.results.pairs
-        needs_known = all(pair.trials_needed for pair in left if pair.verdict == Verdict.OUT_OF_REACH)
+            sets = [word for key, value in wanted.items() for word in ("--set", f"{key}={value:.15g}")]
+            then = f"then: {shlex.join([*kept, *sets])}"
+        told = " and ".join(f"{key} to {value:,.15g}" for key, value in wanted.items())
+        if afresh:
+            return f"begin anew ({AFRESH}): another raise would not decide the rest. Set {told}, {then}"
+        needs_known = all(pair.trials_needed for pair in left)
         why = TWICE if needs_known else "what all of the rest would need cannot be named"
-        return f"raise {'the budget, and ' if capped else ''}trials.max to {larger:,} ({why}), {then}"
+        return f"raise {told} ({why}), {then}"
 
     def _doubtful_answers(self, run: str) -> Iterator[str]:
         """Failed answers that could explain a call of the gate, and what to do."""
@@ -256,6 +301,13 @@ class Ending:
             yield f"a model that was set aside: {first_few(list(told), NAMED)}"
         if self._ungraded_models:
             yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, NAMED)}"
+
+
+def _afresh(command: str) -> list[str]:
+    """The words of a command that begins a run anew in place of going on with the one in a directory."""
+    words = shlex.split(command)
+    given = words.index("--run-dir") if "--run-dir" in words else len(words)
+    return [*words[:given], *words[given + 2 :], "--fresh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,6 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
             + "\n".join(lines)
             + "\nUndo the change, or give the changed model another name, or begin another run with --fresh. Without "
             "--run-dir the run of this name that was begun last goes on; --run-dir FOLDER continues another. After a "
-            "change of grader (its source files are part of it) or rubric alone, `adaptive-eval regrade RUN --config "
-            "CONFIG` grades anew what is stored."
+            "change of grader (its source files are part of it), rubric or answer keys alone, `adaptive-eval regrade "
+            "RUN --config CONFIG` grades anew what is stored."
         )

@@ -7,6 +7,7 @@ import random
 import re
 import resource
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -437,3 +438,19 @@ def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
     needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
     assert needed and int(larger) >= 2 * max(one or 0.0 for one in needed), "it would be given up again"
     assert said == f"to do     raise trials.max to {larger}" and command.startswith("adaptive-eval run ")
+
+
+def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:
+    config = site.write(
+        trials={"min": 2, "max": 30}, budget={"trials": 60}, store={"folder": str(site.folder / "more")}
+    )
+    ended = site.run(config, "--set", "trials.max=2")
+    for told, fresh in (("raise budget.trials to ", False), ("begin anew (--fresh, ", True)):
+        assert ended.exit_code == ExitCode.SPENT
+        (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("to do")]
+        assert told in advice and " and trials.max to " in advice
+        words = shlex.split(advice.partition("then: ")[2])
+        assert any(word.startswith("budget.trials=") for word in words) and ("--fresh" in words) == fresh
+        ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])
+    (directory,) = (site.folder / "more").iterdir()
+    assert trials_in(directory) > trials_in(site.directory()), ended.output
