@@ -56,7 +56,8 @@ def plan(
     without one from a prior that the output states. A pilot that is the run of CONFIG itself is gone on from.
     """
     with reported():
-        _require_a_place(json)
+        if json is not None and (json.is_dir() or not json.parent.is_dir()):
+            raise ConfigError(f"--json must name a file in a folder that exists, but got {json}")
         prepared = prepare(load_config(config, overrides or ()))
         request = ForecastRequest(pilot, worlds, seed)
         with Progress(1.0) as progress:
@@ -73,12 +74,6 @@ def plan(
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
-
-
-def _require_a_place(path: Path | None) -> None:
-    """The file can be written, as far as one can know before there is something to write."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise ConfigError(f"--json must name a file in a folder that exists, but got {path}")
 
 
 def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:

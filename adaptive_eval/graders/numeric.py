@@ -48,7 +48,8 @@ class Numeric(GraderOptions):
         said = _stated_number(final_text(text))
         if said is None:
             return marks(False, None)
-        keys, values = _known_values(question.answer), _values_said(said)
+        # most answers say what others have said before
+        keys, values = _known_values(question.answer), (_known_values if len(said) <= SHORT else _values)(said)
         return marks(any(self._close(value, key) for value in values for key in keys), said)
 
     def key_problem(self, question: Question) -> str | None:
@@ -105,11 +106,6 @@ def _values(text: str) -> tuple[Decimal, ...]:
 def _exactly(number: float) -> Decimal:
     """A setting as the decimals are that it is compared with."""
     return Decimal(number)
-
-
-def _values_said(number: str) -> tuple[Decimal, ...]:
-    """The values of what an answer says: most say what others have said before."""
-    return _known_values(number) if len(number) <= SHORT else _values(number)
 
 
 @lru_cache(NUMBERS_KEPT)

@@ -6,6 +6,7 @@ the run between the two loses neither.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from adaptive_eval.endpoints.types import Answer
@@ -47,7 +48,7 @@ class AnswerGrader:
         for trial, answer in zip(request.trials, answers, strict=True):
             if self.grading.asks(question):
                 waiting = waiting_record(lane, question, trial, request.round, answer)
-                records.append(self.costs.with_reserve(waiting))
+                records.append(replace(waiting, cost=waiting.cost.plus(self.costs.reserved(waiting))))
             else:
                 grade = await grade_or_error(self.grading, answer, question.for_trial(trial))
                 records.append(record_of(lane, question, trial, request.round, answer, grade))

@@ -8,7 +8,6 @@ replies that came have used.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.errors import Unavailable
@@ -71,10 +70,6 @@ class VerdictCosts:
             return NO_COST
         question = self._questions[record.question].for_trial(record.trial)
         return self._grading.lost_with(record.answer.text, question)
-
-    def with_reserve(self, record: TrialRecord) -> TrialRecord:
-        """The answer with what its verdict may cost, which counts as spent."""
-        return replace(record, cost=record.cost.plus(self.reserved(record)))
 
     def require_kept(self, verdict: Regrade, reserved: Cost, *, finished: bool) -> None:
         """Raise `Unavailable` where a verdict, as it came, shows that the caps cannot hold, or that none ever comes."""
