@@ -59,9 +59,9 @@ def decided(said: Told) -> tuple[Controller, NDArray[np.int64]]:
         for one in controller.ask_rounds():
             for model, batch in one.batches.items():
                 counts = np.zeros((QUESTIONS, 2), dtype=np.int64)
-                for question in np.flatnonzero(batch.extra).tolist():
-                    first = int(batch.first[question])
-                    some = said[model, question, first : first + int(batch.extra[question])]
+                for question in np.flatnonzero(batch.slots.extra).tolist():
+                    first = int(batch.slots.first[question])
+                    some = said[model, question, first : first + int(batch.slots.extra[question])]
                     counts[question] = np.bincount(some.astype(int), minlength=2)
                 controller.tell_batch(batch, counts)
     return controller, np.asarray(controller.counts.sum(axis=-1), dtype=np.int64)

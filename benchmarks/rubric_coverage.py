@@ -121,9 +121,9 @@ def run_without_http(world: World, schema: Schema, serials: NDArray[np.int64]) -
         for asked in controller.ask_rounds():
             for model, batch in asked.batches.items():
                 counts = np.zeros((questions, len(weights)), dtype=np.int64)
-                for question in np.flatnonzero(batch.extra).tolist():
-                    first = int(batch.first[question])
-                    some = labels[model, question, first : first + int(batch.extra[question])]
+                for question in np.flatnonzero(batch.slots.extra).tolist():
+                    first = int(batch.slots.first[question])
+                    some = labels[model, question, first : first + int(batch.slots.extra[question])]
                     counts[question] = np.bincount(some, minlength=len(weights))
                 controller.tell_batch(batch, counts)
     result = controller.result()

@@ -117,7 +117,7 @@ class Controller:
         """
         taken = len(self.looks)
         require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
-        self._check(counts, batch.extra)
+        self._check(counts, batch.slots.extra)
         self._take(batch, counts, costs, seconds)
         self._end_beyond_parts()
         self._advance(batch)

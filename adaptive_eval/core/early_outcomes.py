@@ -12,7 +12,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, BatchPart, exact_sum, trillionths
+from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, BatchPart, WholeSums, exact_sum, trillionths
 from adaptive_eval.core.types import Cost, Outcome
 from scorio.moments import IntArray
 
@@ -127,11 +127,11 @@ class EarlyOutcomes:
         if not len(found):
             return None
         questions, trials = np.divmod(found["place"], _TRIALS)
-        took = trillionths(found["seconds"])
+        spent = WholeSums(*_sum_costs(found), trillionths(found["seconds"]))
         costs = np.zeros((0, 4))
         if batch.used is not None:
             costs = np.stack([np.ones(len(found)), *(found[name] for name in ("tokens", "usd", "gpu_seconds"))], axis=1)
-        return BatchPart(questions, trials, found["category"], found["timed_out"], *_sum_costs(found), took, costs)
+        return BatchPart(questions, trials, found["category"], found["timed_out"], spent, costs)
 
     def added_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) with those of the kept ones that have a grade."""

@@ -4,6 +4,8 @@ A `Batch` is one model's share of a round: `extra[q]` further trials of question
 held by their place in the batch, so that neither the order of arrival nor the batching of `tell` can matter.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -34,6 +36,25 @@ def enough_answers(timed_out: int, trials: int) -> bool:
     return 2 * timed_out <= trials
 
 
+class WholeSums:
+    """Sums over trials in whole numbers: tokens, and USD, GPU seconds and seconds until answers came in trillionths."""
+
+    def __init__(self, tokens: int = 0, usd: int = 0, gpu_seconds: int = 0, seconds: int = 0) -> None:
+        self.tokens, self.usd, self.gpu_seconds, self.seconds = tokens, usd, gpu_seconds, seconds
+
+    def add(self, cost: Cost, times: int = 1) -> None:
+        """Count so many trials of this cost."""
+        tokens, usd, gpu_seconds = cost
+        self.tokens += times * tokens
+        self.usd += times * round(usd * PER_UNIT)
+        self.gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+
+    def add_sums(self, more: WholeSums) -> None:
+        """Count the trials of other sums."""
+        self.tokens, self.usd = self.tokens + more.tokens, self.usd + more.usd
+        self.gpu_seconds, self.seconds = self.gpu_seconds + more.gpu_seconds, self.seconds + more.seconds
+
+
 class BatchPart(NamedTuple):
     """Trials of a batch that have come together, an array a field, and what all of them used."""
 
@@ -42,11 +63,7 @@ class BatchPart(NamedTuple):
     categories: NDArray[np.uint8]
     """UNGRADED where there is none."""
     timed_out: NDArray[np.uint8]
-    tokens: int
-    usd: int
-    """This and what follows in trillionths."""
-    gpu_seconds: int
-    took: int
+    spent: WholeSums
     costs: FloatArray
     """(n, 4): what each used, with 1 for itself; empty where the batch keeps no costs."""
 
@@ -65,6 +82,33 @@ def exact_sum(values: NDArray[np.int64]) -> int:
     return int(values.sum()) if most * len(values) < _MOST_WHOLE else sum(values.tolist())
 
 
+class TrialSlots:
+    """Where each trial of a batch lies in its arrays: `extra[q]` trials of question q, numbered from `first[q]`."""
+
+    def __init__(self, first: IntArray, extra: IntArray) -> None:
+        self.first, self.extra = first.astype(np.int32), extra.astype(np.int32)
+        self._offset = np.concatenate([[0], np.cumsum(extra)]).astype(np.int32)
+        self.size = int(self._offset[-1])
+
+    def slot(self, question: int, trial: int) -> int | None:
+        """The slot of a trial; None if it is not of this batch."""
+        place = trial - int(self.first[question])
+        return int(self._offset[question]) + place if 0 <= place < self.extra[question] else None
+
+    def slots(self, questions: IntArray, trials: IntArray) -> IntArray:
+        """The slots of trials of this batch."""
+        return self._offset[questions] + trials - self.first[questions]
+
+    def trials_at(self, slots: IntArray) -> tuple[IntArray, IntArray]:
+        """Question and trial of each of these slots."""
+        questions = np.searchsorted(self._offset, slots, side="right") - 1
+        return questions, self.first[questions] + slots - self._offset[questions]
+
+    def questions(self) -> IntArray:
+        """The question of each slot."""
+        return np.repeat(np.arange(len(self.extra)), self.extra)
+
+
 class Batch:
     """The trials of one model in one round."""
 
@@ -73,10 +117,8 @@ class Batch:
         self.round_index = round_index
         self.due = due
         """When it counts, on the logical clock: what is in flight is committed in this order, whatever comes first."""
-        self.first = first.astype(np.int32)
-        self.extra = extra.astype(np.int32)
-        self.offset = np.concatenate([[0], np.cumsum(extra)]).astype(np.int32)
-        self.size = int(self.offset[-1])
+        self.slots = TrialSlots(first, extra)
+        self.size = self.slots.size
         self.missing = self.size
         self.open = self.size
         """How many of its trials may be asked now, the first ones: less where caps do not bear all at their worst."""
@@ -90,27 +132,23 @@ class Batch:
         self._late = bytearray(self.size)
         """Marks the trials that timed out."""
         self._counts: IntArray | None = None
-        self._tokens, self._usd, self._gpu_seconds = 0, 0, 0
-        self._took, self._took_untold = 0, 0
+        self._spent = WholeSums()
+        self._seconds_so_far = 0
+        """In trillionths: how long the answers took that have come, while nothing of them is told."""
         self._next = 0
 
     def place(self, outcome: Outcome) -> bool | None:
         """Store an outcome: True when it was new, False when it had come before, None when it is not of this batch."""
-        question = outcome.question
-        place = outcome.trial - int(self.first[question])
-        if not 0 <= place < self.extra[question]:
+        slot = self.slots.slot(outcome.question, outcome.trial)
+        if slot is None:
             return None
-        slot = int(self.offset[question]) + place
         if self._got[slot] != MISSING:
             return False
         if outcome.cost is not NO_COST:
-            tokens, usd, gpu_seconds = outcome.cost
-            self._usd += round(usd * PER_UNIT)
-            self._gpu_seconds += round(gpu_seconds * PER_UNIT)
-            self._tokens += tokens
+            self._spent.add(outcome.cost)
+        self._spent.seconds += round(outcome.seconds * PER_UNIT)
         if self.used is not None:
             self.used[slot] = (1.0, *outcome.cost)
-        self._took += round(outcome.seconds * PER_UNIT)
         self._held.pop(slot, None)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
         self._late[slot] = outcome.timed_out
@@ -119,15 +157,15 @@ class Batch:
 
     def hold(self, question: int, trial: int, cost: Cost) -> None:
         """Count what a trial has used whose category is told later."""
-        place = trial - int(self.first[question])
-        if 0 <= place < self.extra[question] and self._got[slot := int(self.offset[question]) + place] == MISSING:
+        slot = self.slots.slot(question, trial)
+        if slot is not None and self._got[slot] == MISSING:
             self._held[slot] = cost
             if self.used is not None:
                 self.used[slot] = (1.0, *cost)
 
     def take_part(self, part: BatchPart) -> bool:
         """Store many outcomes of this batch: False where some had come before."""
-        slots = self.offset[part.questions] + part.trials - self.first[part.questions]
+        slots = self.slots.slots(part.questions, part.trials)
         got = np.frombuffer(self._got, dtype=np.uint8)
         if not np.all(got[slots] == MISSING):
             return False
@@ -135,8 +173,7 @@ class Batch:
         for slot in slots.tolist() if self._held else ():
             self._held.pop(slot, None)
         np.frombuffer(self._late, dtype=np.uint8)[slots] = part.timed_out
-        self._tokens, self._usd = self._tokens + part.tokens, self._usd + part.usd
-        self._gpu_seconds, self._took = self._gpu_seconds + part.gpu_seconds, self._took + part.took
+        self._spent.add_sums(part.spent)
         self.missing -= len(slots)
         if self.used is not None:
             self.used[slots] = part.costs
@@ -145,18 +182,16 @@ class Batch:
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
         """Take all trials of the batch at once, as counts (M, K); `costs` are those of a trial of each category,
         `seconds` what all of them took."""
-        for times, (tokens, usd, gpu_seconds) in zip(over_questions(counts).tolist(), costs, strict=True):
-            self._tokens += times * tokens
-            self._usd += times * round(usd * PER_UNIT)
-            self._gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+        for times, cost in zip(over_questions(counts).tolist(), costs, strict=True):
+            self._spent.add(cost, times)
+        self._spent.seconds += round(seconds * PER_UNIT)
         if self.used is not None:
             self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
-        self._took += round(seconds * PER_UNIT)
         self._counts, self.missing = counts, 0
 
     def take_time(self, seconds: float) -> None:
         """Record the time of its answers that have come, before they are told."""
-        self._took_untold = round(seconds * PER_UNIT)
+        self._seconds_so_far = round(seconds * PER_UNIT)
 
     def ask_all(self) -> None:
         """Count every trial of the batch as asked for."""
@@ -173,9 +208,7 @@ class Batch:
         self._next = slot
         if not slots:
             return []
-        place = np.array(slots, dtype=np.int64)
-        questions = np.searchsorted(self.offset, place, side="right") - 1
-        trials = self.first[questions] + place - self.offset[questions]
+        questions, trials = self.slots.trials_at(np.array(slots, dtype=np.int64))
         return [
             Ask(self.model, question, trial, self.round_index)
             for question, trial in zip(questions.tolist(), trials.tolist(), strict=True)
@@ -226,8 +259,9 @@ class Batch:
         here = got < UNGRADED
         if late:
             here &= np.frombuffer(self._late, dtype=np.bool_)
-        flat = np.bincount(self._questions()[here] * categories + got[here], minlength=len(self.extra) * categories)
-        return flat.reshape(len(self.extra), categories)
+        questions = len(self.slots.extra)
+        flat = np.bincount(self.slots.questions()[here] * categories + got[here], minlength=questions * categories)
+        return flat.reshape(questions, categories)
 
     @property
     def some_ungraded(self) -> bool:
@@ -237,29 +271,24 @@ class Batch:
     def ungraded(self) -> IntArray:
         """How many trials (M,) of the batch have come without a grade."""
         got = np.frombuffer(self._got, dtype=np.uint8)
-        return np.bincount(self._questions()[got == UNGRADED], minlength=len(self.extra))
+        return np.bincount(self.slots.questions()[got == UNGRADED], minlength=len(self.slots.extra))
 
     def came(self) -> NDArray[np.uint8]:
         """The category of each place, UNGRADED where there is none."""
         return np.frombuffer(self._got, dtype=np.uint8)
 
-    def _questions(self) -> IntArray:
-        """The question of each place."""
-        return np.repeat(np.arange(len(self.extra)), self.extra)
-
     def total_cost(self) -> Cost:
         """Cost of the trials that have come."""
-        return Cost(self._tokens, self._usd / PER_UNIT, self._gpu_seconds / PER_UNIT)
+        return Cost(self._spent.tokens, self._spent.usd / PER_UNIT, self._spent.gpu_seconds / PER_UNIT)
 
     @property
     def seconds(self) -> float:
         """How long its answers take on average, were those that are missing there already; 0 where nobody knows."""
-        return max(self._took, self._took_untold) / PER_UNIT / self.size
+        return max(self._spent.seconds, self._seconds_so_far) / PER_UNIT / self.size
 
     def places(self) -> tuple[IntArray, IntArray]:
         """Question and trial of every trial of the batch, rising."""
-        questions = self._questions()
-        return questions, self.first[questions] + np.arange(self.size) - self.offset[questions]
+        return self.slots.trials_at(np.arange(self.size))
 
 
 class Round:

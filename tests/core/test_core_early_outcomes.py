@@ -43,7 +43,7 @@ def test_a_batch_takes_what_is_kept_of_it(at_once: int, monkeypatch: pytest.Monk
         expected = {
             place: known.pop(place)
             for question in range(QUESTIONS)
-            for trial in range(int(batch.first[question]), int(batch.first[question] + extra[question]))
+            for trial in range(int(batch.slots.first[question]), int(batch.slots.first[question] + extra[question]))
             if (place := (model, question, trial)) in known
         }
         part = kept.take(batch)
@@ -56,9 +56,9 @@ def test_a_batch_takes_what_is_kept_of_it(at_once: int, monkeypatch: pytest.Monk
             (*place[1:], UNGRADED if one.category is None else one.category) for place, one in sorted(expected.items())
         ]
         assert part.timed_out.tolist() == [one.timed_out for _, one in sorted(expected.items())]
-        assert part.tokens == sum(one.cost.tokens for one in expected.values())
-        assert part.usd == sum(round(one.cost.usd * PER_UNIT) for one in expected.values())
-        assert part.took == sum(round(one.seconds * PER_UNIT) for one in expected.values())
+        assert part.spent.tokens == sum(one.cost.tokens for one in expected.values())
+        assert part.spent.usd == sum(round(one.cost.usd * PER_UNIT) for one in expected.values())
+        assert part.spent.seconds == sum(round(one.seconds * PER_UNIT) for one in expected.values())
         assert batch.take_part(part) and batch.missing == batch.size - len(expected)
         assert not batch.take_part(part), "the same trials were told twice"
         left = sum(round(one.cost.gpu_seconds * PER_UNIT) for one in known.values())
