@@ -1,9 +1,13 @@
-"""Whether forecasts hold: how often the cost of a run lies in the 80% interval that was forecast for it.
+"""Whether forecasts hold: how often the cost of a run lies in the interval that was forecast for it.
 
 In each of many worlds a pilot is drawn, a forecast is made from it, and the run itself is simulated in the true world.
+Where the run is raised, the pilot is itself: it ended at half of its horizon, and goes on.
 Worlds differ in kind: models of random ability on questions as those of AIME, coins of the paper with questions of
 their own, models within three points of each other, four categories, and subsets of the models of a recorded AIME'24
 study (read from ../shared/data where it is present). Without a pilot, worlds and forecast come from the stated prior.
+
+At `favour: time` what is asked ahead depends on how long answers take. Without a pilot the forecast takes wrong ones to
+be twice as long; the run has them so, or alike, or four times as long.
 
     python benchmarks/forecast.py [--quick] [--worlds 100] [--json PATH] [--markdown PATH]
 """
@@ -13,10 +17,10 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
-from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +30,11 @@ from scenarios import RECORDED
 from scipy.special import expit
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.core import Bench, Pace, Plan, Trials
+from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.pace import Favour
+from adaptive_eval.config.planning import EarlierHorizon
+from adaptive_eval.core import Bench, Budget, Controller
+from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.simulate.worlds import (
     BINARY,
@@ -37,21 +45,24 @@ from adaptive_eval.simulate.worlds import (
     rubric,
     with_mean,
 )
-from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.scenario import ServiceCosts
-from adaptive_eval.study.simulated import SimulatedRun, simulate_run
-from adaptive_eval.study.types import range_of
+from adaptive_eval.study.drive import drive
+from adaptive_eval.study.pilot import GUESSED_WRONG, AnswerUsage
+from adaptive_eval.study.scenario import Scenario, ServiceCosts, Variant
+from adaptive_eval.study.simulated import StackedJob, simulate_run, simulate_side_by_side, tape_of_world
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 
 MODELS, QUESTIONS = 5, 16
 HORIZON = 24
 DRAWS = 19
-"""Simulated runs of a forecast: the 80% interval is from the 2nd to the 18th."""
+"""Simulated runs of a forecast: the 80% interval is from the 2nd to the 18th, that of 90% from the 1st to the 19th."""
+QUANTILES = (0.05, 0.1, 0.5, 0.9, 0.95)
 REAL = 1 << 30
 """The number of the real world's answers among those of simulated runs."""
+SECONDS, SPREAD, SLOTS = 60.0, 0.5, 16
+"""Mean of an answer, sigma of its logarithm, and requests at a time a model."""
 HEADER = (
-    "worlds", "pilot", "in the interval", "below", "above", "forecast", "interval", "realised", "decided, forecast",
-    "decided",
+    "worlds", "pace", "wrong answers", "pilot", "in 80%", "in 90%", "below", "above", "forecast", "80% interval",
+    "realised",
 )  # fmt: skip
 
 FloatArray = NDArray[np.float64]
@@ -106,89 +117,135 @@ def typical(rng: np.random.Generator) -> World:
 Kind = Callable[[np.random.Generator], World]
 
 
+class Case(NamedTuple):
+    """The worlds of a row, and how the run goes."""
+
+    name: str
+    kind: Kind
+    pilot: int = 0
+    """Its trials a question; 0: none, worlds are drawn from the stated prior."""
+    favour: Favour = "answers"
+    wrong: float = GUESSED_WRONG
+    """How many times as long wrong answers take in the run."""
+    raised: bool = False
+    """The run ended at half of its horizon, and goes on."""
+
+    @property
+    def known(self) -> str:
+        """What the forecast is made of, in words."""
+        return f"raised from {HORIZON // 2}" if self.raised else str(self.pilot or "none")
+
+
 class Trial(NamedTuple):
     """One forecast beside what came."""
 
-    low: float
-    median: float
-    high: float
+    forecast: tuple[float, ...]
+    """Trials at each of `QUANTILES`."""
     realised: float
-    decided_forecast: float
-    decided: float
 
-    @property
-    def holds(self) -> bool:
-        return self.low <= self.realised <= self.high
+    def holds(self, end: int) -> bool:
+        """Whether the run lies between this quantile and the one that is as far from the other end."""
+        return self.forecast[end] <= self.realised <= self.forecast[-1 - end]
 
 
-def tried(kind: Kind, pilot: int, seed: int) -> Trial:
-    """A forecast from `pilot` trials a question (0: from the prior), and the run."""
-    rng = np.random.default_rng([seed, pilot])
-    world = kind(rng)
+def tried(case: Case, seed: int) -> Trial:
+    """A forecast, and the run."""
+    rng = np.random.default_rng([seed, case.pilot])
+    world = case.kind(rng)
+    decisions = Decisions.model_validate({"trials": {"min": 4, "max": HORIZON, "favour": case.favour}})
     bench = Bench(MODELS, QUESTIONS, world.weights)
-    plan = Plan(bench, trials=Trials(4, HORIZON), pace=Pace(lookahead=2))
-    if pilot:
-        drawn = posterior_chances(rng.multinomial(pilot, world.chances), world.weights, DRAWS, rng)
+    names = tuple(f"model-{number}" for number in range(MODELS))
+    scenario = Scenario(bench, decisions, names, _served(world.weights, case.wrong), seed)
+    if case.raised:
+        scenario = _half_way(scenario, world)
+    recorded = scenario.served.recorded
+    if recorded is not None:
+        counts = np.stack([(recorded == category).sum(axis=2) for category in range(bench.categories)], axis=-1)
+    else:
+        counts = rng.multinomial(case.pilot, world.chances)
+    if counts.any():
+        drawn = posterior_chances(counts, world.weights, DRAWS, rng)
     else:
         drawn = prior_chances(WorldPrior(), bench.models, bench.questions, world.weights, DRAWS, rng)
-    served = _unknown(bench)
-    runs = [simulate_run(plan, chances, served, (seed, number)) for number, chances in enumerate(drawn)]
-    real = simulate_run(plan, world.chances, served, (seed, REAL))
-    trials = range_of([run.trials for run in runs])
-    return Trial(trials.low, trials.median, trials.high, real.trials, _decided(runs), _decided([real]))
+    plan = scenario.plan(Variant(decisions.stopping.confidence, Budget()))
+    told = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG)
+    if can_stand_side_by_side(plan):
+        jobs = [StackedJob(number, chances, None) for number, chances in enumerate(drawn)]
+        runs = simulate_side_by_side(plan, jobs, told, seed)
+    else:
+        runs = [simulate_run(plan, chances, told, (seed, number)) for number, chances in enumerate(drawn)]
+    real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.held)
+    ends = np.quantile([run.trials for run in runs], QUANTILES, method="weibull")
+    return Trial(tuple(ends.tolist()), real.trials)
 
 
-def _decided(runs: Sequence[SimulatedRun]) -> float:
-    return float(np.mean([run.decided for run in runs]))
+def _half_way(scenario: Scenario, world: World) -> Scenario:
+    """The run to be continued, which has ended at half of the horizon."""
+    half = scenario.decisions.trials.model_copy(update={"max": HORIZON // 2})
+    plan = replace(scenario, decisions=scenario.decisions.model_copy(update={"trials": half})).plan(
+        Variant(scenario.decisions.stopping.confidence, Budget())
+    )
+    controller, tape = Controller(plan), tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1))
+    drive(controller, tape)
+    there = controller.arrived.sum(axis=2)
+    layers = [np.where(trial < there, tape.layer(trial).astype(np.int8), -1) for trial in range(int(there.max()))]
+    horizons = (EarlierHorizon(HORIZON // 2, len(controller.looks)),)
+    served = scenario.served._replace(recorded=np.stack(layers, axis=-1))
+    return replace(scenario, served=served, horizons=horizons, begun=int(plan.opening[0, 0]))
 
 
-def _unknown(bench: Bench) -> ServiceCosts:
-    """Servers of which nothing is known: trials are all that is counted."""
-    nothing = np.full((bench.models, bench.categories), np.nan)
-    usage = AnswerUsage(nothing, nothing, nothing, np.zeros(bench.models))
-    return ServiceCosts(usage, [[NO_COST] * bench.categories] * bench.models, [64] * bench.models)
+def _served(weights: FloatArray, wrong: float) -> ServiceCosts:
+    """Servers whose wrong answers take so many times as long; only trials are counted."""
+    unknown = np.full((MODELS, len(weights)), np.nan)
+    lengths = np.where(weights == weights.max(), 1.0, wrong)
+    seconds = np.tile(SECONDS * lengths / lengths.mean(), (MODELS, 1))
+    usage = AnswerUsage(unknown, unknown, seconds, np.full(MODELS, SPREAD))
+    return ServiceCosts(usage, [[NO_COST] * len(weights)] * MODELS, [SLOTS] * MODELS)
 
 
 class Row(NamedTuple):
-    """One kind of worlds and one size of pilot."""
+    """A case, and what came of it in many worlds."""
 
-    name: str
-    pilot: int
+    case: Case
     trials: tuple[Trial, ...]
 
-    @property
-    def coverage(self) -> float:
-        return float(np.mean([one.holds for one in self.trials]))
+    def coverage(self, end: int) -> float:
+        """The share of worlds in which the interval holds that begins at this quantile."""
+        return float(np.mean([one.holds(end) for one in self.trials]))
 
     def cells(self) -> tuple[object, ...]:
-        low, median, high, realised, decided_forecast, decided = np.mean(self.trials, axis=0)
-        below = float(np.mean([one.realised < one.low for one in self.trials]))
-        above = float(np.mean([one.realised > one.high for one in self.trials]))
-        return (self.name, self.pilot or "none", self.coverage, below, above, f"{median:.0f}", f"{low:.0f}-{high:.0f}",
-                f"{realised:.0f}", decided_forecast, decided)  # fmt: skip
+        _, low, median, high, _ = np.mean([one.forecast for one in self.trials], axis=0)
+        below = float(np.mean([one.realised < one.forecast[1] for one in self.trials]))
+        above = float(np.mean([one.realised > one.forecast[-2] for one in self.trials]))
+        realised = np.mean([one.realised for one in self.trials])
+        case, times = self.case, f"{self.case.wrong:g}x as long"
+        return (
+            case.name, case.favour, times if case.favour == "time" else "", case.known, self.coverage(1),
+            self.coverage(0), below, above, f"{median:.0f}", f"{low:.0f}-{high:.0f}", f"{realised:.0f}",
+        )  # fmt: skip
 
 
-def measure(name: str, kind: Kind, pilot: int, worlds: int, pool: ProcessPoolExecutor) -> Row:
+def measure(case: Case, worlds: int, pool: ProcessPoolExecutor) -> Row:
     """Many worlds."""
-    start = time.perf_counter()
-    row = Row(name, pilot, tuple(pool.map(partial(tried, kind, pilot), range(worlds), chunksize=2)))
-    took = time.perf_counter() - start
-    print(f"{name:16s} pilot {pilot:2d}  {row.coverage:.2f} in the interval  {took:4.0f} s", flush=True)
+    row = Row(case, tuple(pool.map(partial(tried, case), range(worlds), chunksize=2)))
+    print(*row.cells(), flush=True)
     return row
 
 
-def _recorded(data: Path) -> Iterator[tuple[str, Kind, int]]:
+def _recorded(data: Path) -> Iterator[Case]:
     """The recorded study, where it is present."""
     path = data / RECORDED["aime2024"]
     if path.exists():
         with np.load(path) as arrays:
-            yield "recorded AIME'24", partial(recorded, shares=arrays["correct"] / arrays["count"]), 4
+            yield Case("recorded AIME'24", partial(recorded, shares=arrays["correct"] / arrays["count"]), 4)
 
 
-def check(row: Row) -> Check:
-    what = f"{row.name}, {f'pilot of {row.pilot} trials a question' if row.pilot else 'no pilot'}"
-    goal = f"0.70-0.90 of {len(row.trials)}"
-    return Check(f"{what}: realised cost in the 80% interval", round(row.coverage, 3), goal, 0.7 <= row.coverage <= 0.9)
+def check(row: Row) -> Iterator[Check]:
+    case, goal = row.case, f"of {len(row.trials)}"
+    what = f"{case.name}, {case.favour}, wrong answers {case.wrong:g} times as long, pilot {case.known}: cost in the "
+    for interval, end, least, most in ((80, 1, 0.7, 0.9), (90, 0, 0.85, 1.0)):
+        share = row.coverage(end)
+        yield Check(f"{what}{interval}% interval", round(share, 3), f"{least}-{most} {goal}", least <= share <= most)
 
 
 def main() -> None:
@@ -196,19 +253,25 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=100)
     add_data(parser)
     options = parser.parse_args()
-    cases: list[tuple[str, Kind, int]] = [("aime-like", aime_like, 4), ("prior", typical, 0)]
+    cases = [Case("aime-like", aime_like, 4), Case("aime-like", aime_like, raised=True)]
     if not options.quick:
-        cases += [("coins", coins, 4), ("close models", close, 4), *_recorded(options.data)]
-        cases += [("aime-like", aime_like, 12), ("coins", coins, 12), ("four categories", four_categories, 4)]
+        cases += [Case("prior", typical), Case("coins", coins, 4), Case("close models", close, 4)]
+        cases += [*_recorded(options.data), Case("aime-like", aime_like, 12), Case("coins", coins, 12)]
+        cases += [Case("four categories", four_categories, 4), Case("coins", coins, raised=True)]
+        cases += [Case("prior", typical, favour="time", wrong=wrong) for wrong in (1.0, 2.0, 4.0)]
+        cases += [Case(name, kind, 4, "time") for name, kind in (("aime-like", aime_like), ("coins", coins))]
+        cases += [
+            Case(name, kind, favour="time", raised=True) for name, kind in (("aime-like", aime_like), ("coins", coins))
+        ]
     worlds = 10 if options.quick else options.worlds
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:
-        rows = list(starmap(partial(measure, worlds=worlds, pool=pool), cases))
-    checks = [check(row) for row in rows]
+        rows = [measure(case, worlds, pool) for case in cases]
+    checks = [one for row in rows for one in check(row)]
     text = "\n\n".join([
         "# Forecasts beside what came",
         f"{worlds} worlds a row: {MODELS} models, {QUESTIONS} questions, {HORIZON} trials a question at most, "
-        f"objective ranking; {DRAWS} simulated runs a forecast. Trials and decided comparisons are means over worlds. "
+        f"objective ranking; {DRAWS} simulated runs a forecast. Trials are means over worlds. "
         f"Machine: {machine()}. The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
         check_table(checks),
         markdown(HEADER, [row.cells() for row in rows]),

@@ -97,7 +97,7 @@ def _opponent_usage(
 ) -> AnswerUsage:
     """Usage of an answer of the opponent: the mean of the pilot's models, else by its own settings."""
     alone = prepared.config.model_copy(update={"models": (opponent,)})
-    found = guess((opponent,), prompts_of(alone, prepared.questions), 1)
+    found = guess((opponent,), prompts_of(alone, prepared.questions), np.ones(1))
     if pilot is not None:
         shares, used = np.mean([world.mean(axis=1) for world in worlds], axis=0), scenario.served.usage
         means = {

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.planning import EarlierHorizon
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
@@ -137,6 +138,8 @@ def _scene(
         seed=seed,
         elapsed=0.0 if begun is None else begun.elapsed,
         first=prepared.plan.first,
+        horizons=[EarlierHorizon(one.trials.max, one.looks) for one in prepared.plan.earlier],
+        begun=prepared.plan.opened,
     )
 
 
@@ -166,7 +169,7 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
 def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, list[str]]:
     """Usage of trials, and sentences on what is guessed of it."""
     models = prepared.config.models
-    guessed = guess(models, prepared.prompts, prepared.plan.bench.categories)
+    guessed = guess(models, prepared.prompts, prepared.plan.bench.weights)
     nobody = np.zeros(len(models), dtype=bool)
     known = (guessed, nobody, nobody) if pilot is None else merge_usage(pilot.measured, guessed)
     seconds, batches = batch_seconds(models, {} if pilot is None else pilot.batches)
@@ -177,7 +180,10 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
     if not usage.knows_tokens:
         yield "tokens are not known: give a pilot, or sampling.max_tokens for a guess"
     elif not tokens.any():
-        yield "an answer is guessed to have a quarter of sampling.max_tokens, at 40 tokens a second"
+        yield (
+            "an answer is guessed to have a quarter of sampling.max_tokens, a wrong one twice as many as a right one, "
+            "at 40 tokens a second"
+        )
     elif not seconds.any():
         yield "the pilot has no times: answers are guessed to come at 40 tokens a second"
     if tokens.any() and not tokens.all():
@@ -201,7 +207,7 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
         f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"
         for values in (np.array(served.slots), served.usage.log_spread.round(2))
     )
-    lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", a guess")
+    lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", twice as long if wrong: a guess")
     alike = "" if served.usage.knows_seconds else ", and as long for each model"
     yield (
         f"what `favour: time` asks ahead is counted for {slots} requests at a time a model; times of answers are "

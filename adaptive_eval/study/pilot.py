@@ -41,6 +41,8 @@ GUESSED_SHARE = 0.25
 """Length of an answer as a share of `max_tokens`, if nothing is known."""
 GUESSED_SPEED = 40.0
 """Tokens a second of one answer among many on a busy server."""
+GUESSED_WRONG = 2.0
+"""How many times as long a wrong answer is as a right one."""
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
 GUESSED_BATCH = 3600.0
@@ -77,14 +79,19 @@ class AnswerUsage:
         return bool(np.isfinite(self.seconds).all())
 
 
-def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], categories: int) -> AnswerUsage:
+def guessed_lengths(weights: FloatArray) -> FloatArray:
+    """(K,): lengths of answers by category, over their mean."""
+    lengths = np.where(weights == weights.max(), 1.0, GUESSED_WRONG)
+    return np.asarray(lengths / lengths.mean())
+
+
+def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], weights: FloatArray) -> AnswerUsage:
     """A stated guess, for want of a pilot: nan for a model without `max_tokens`."""
     most = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
     asked = np.array([np.mean([prompt_bytes(prompt) for prompt in own]) / BYTES_A_TOKEN for own in prompts])
-    completion = GUESSED_SHARE * most
-    columns = (asked, completion, completion / GUESSED_SPEED)
-    prompt_tokens, completion_tokens, seconds = (np.repeat(one[:, None], categories, axis=1) for one in columns)
-    return AnswerUsage(prompt_tokens, completion_tokens, seconds, np.full(len(models), GUESSED_SPREAD))
+    completion = GUESSED_SHARE * most[:, None] * guessed_lengths(weights)
+    prompt_tokens = np.repeat(asked[:, None], len(weights), axis=1)
+    return AnswerUsage(prompt_tokens, completion, completion / GUESSED_SPEED, np.full(len(models), GUESSED_SPREAD))
 
 
 def request_slots(model: ModelConfig, most: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.planning import EarlierHorizon, plan_on
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentBefore
@@ -131,6 +131,10 @@ class Scenario:
     """Seconds that the run to be continued has been active."""
     first: NDArray[np.integer] | None = None
     """(L, M): trials that were imported, which the first look has."""
+    horizons: Sequence[EarlierHorizon] = ()
+    """Horizons that the run to be continued had before: what each comparison has left of its error depends on them."""
+    begun: int | None = None
+    """Trials a question at the first look of the run to be continued, if it took one."""
     before: AnswersBefore = NOTHING_BEFORE
     """Answers that come before the first round, and count under the caps, too."""
 
@@ -157,7 +161,16 @@ class Scenario:
         stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})
         decisions = self.decisions.model_copy(update={"stopping": stopping})
         budget = self.left(variant.budget)
-        plan = plan_on(self.bench, decisions, self.names, self.first, batched=bool(self.served.batched), budget=budget)
+        plan = plan_on(
+            self.bench,
+            decisions,
+            self.names,
+            self.first,
+            batched=bool(self.served.batched),
+            horizons=self.horizons,
+            budget=budget,
+            begun=self.begun,
+        )
         cap = budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, TINY)
         return replace(plan, budget=replace(budget, wall_seconds=left))

@@ -8,7 +8,6 @@ from math import nan
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Plan, Reason
 from adaptive_eval.core.stack import RunStack, StackMember, SummedTapes
@@ -16,6 +15,7 @@ from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
+from adaptive_eval.study.pilot import guessed_lengths
 from adaptive_eval.study.scenario import AnswersBefore, ServiceCosts
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.timed import Timeline, drive_in_time
@@ -87,8 +87,7 @@ def simulate_run(
         chances,
         served,
         reason=controller.finished,
-        counts=controller.arrived - controller.parked,
-        parked=0 if timeline is None else controller.parked,
+        paid=_paid(controller.arrived, served.recorded, timeline),
         compared=() if look is None else look.comparisons,
         unhindered=controller.unhindered,
         timeline=timeline,
@@ -119,7 +118,7 @@ def simulate_side_by_side(
             job.chances,
             served,
             reason=end.reason,
-            counts=end.counts,
+            paid=_paid(end.counts, served.recorded),
             compared=end.comparisons,
             unhindered=end.unhindered,
             timeline=None,
@@ -142,17 +141,12 @@ def _make_run(
     served: ServiceCosts,
     *,
     reason: Reason,
-    counts: IntArray,
+    paid: IntArray,
     compared: Sequence[PairVerdict],
     unhindered: float,
     timeline: Timeline | None,
-    parked: IntArray | int = 0,
 ) -> SimulatedRun:
-    """A finished run; `counts` (L, M, K) are those of the trials that looks have seen, or wait for, and `parked` those
-    of others that a round has asked for."""
-    paid = counts.sum(axis=1) + _unrequested_counts(counts + parked, served.recorded)
-    if timeline is not None and timeline.unwanted is not None:
-        paid = paid + timeline.unwanted
+    """A finished run; `paid` (L, K) are its trials."""
     tokens, usd, gpu_seconds = price_counts(paid, served.costs)
     means = chances @ plan.bench.weights
     truth = compared_scores(plan, plan.bench.mean(means), means)
@@ -176,7 +170,7 @@ def _drive(
         drive_rounds(controller, tape, served.costs)
         return None
     plan = controller.plan
-    times = _Seconds(served, (plan.bench.questions, plan.trials.max), np.random.default_rng([*seed, 1]))
+    times = _Seconds(served, plan, np.random.default_rng([*seed, 1]))
     shared = [
         SimulatedHost(
             group.models,
@@ -188,8 +182,8 @@ def _drive(
         )
         for group in served.in_turn
     ]
-    verdicts = served.verdicts
-    return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs, verdicts=verdicts)
+    costs, verdicts, recorded = served.costs, served.verdicts, served.recorded
+    return drive_in_time(controller, tape, times, served.slots, shared, costs, verdicts=verdicts, recorded=recorded)
 
 
 def price_counts(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
@@ -203,13 +197,15 @@ def count_recorded(recorded: IntArray, categories: int) -> IntArray:
     return np.stack([(recorded == category).sum(axis=(1, 2)) for category in range(categories)], axis=-1)
 
 
-def _unrequested_counts(asked: IntArray, recorded: IntArray | None) -> IntArray:
-    """Counts (L, K) of recorded trials that a run did not ask for; they are paid for all the same."""
-    models, _, categories = asked.shape
-    if recorded is None:
-        return np.zeros((models, categories), dtype=np.int64)
-    needed = np.arange(recorded.shape[2]) < asked.sum(axis=2)[..., None]
-    return count_recorded(np.where(needed, -1, recorded), categories)
+def _paid(told: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
+    """(L, K): all trials that are recorded, wanted or not, and those that servers were asked for; all of them were
+    `told` (L, M, K) where nobody knows when they came."""
+    asked = told.sum(axis=1) if timeline is None else timeline.asked
+    if recorded is not None:
+        told_of_them = np.arange(recorded.shape[2]) < told.sum(axis=2)[..., None]
+        beside = recorded if timeline is not None else np.where(told_of_them, -1, recorded)
+        asked = asked + count_recorded(beside, told.shape[-1])
+    return asked
 
 
 def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[EndedComparison]:
@@ -223,30 +219,19 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
 
 
 class _Seconds:
-    """Seconds of each trial, log-normal around its mean, and 0 if it is recorded; where means are unknown, answers take
-    as long as those of other models, in what unit ever: what is asked ahead depends on how these compare alone."""
+    """Seconds of each trial, log-normal around its mean; where means are unknown, answers take as long as those of
+    other models, in what unit ever: what is asked ahead depends on how these compare alone."""
 
-    def __init__(self, served: ServiceCosts, shape: tuple[int, int], rng: np.random.Generator) -> None:
-        """`shape` is of one model: questions, and the most trials of each."""
-        questions, most = shape
+    def __init__(self, served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> None:
         spread = served.usage.log_spread[:, None]
         means, known = served.usage.seconds, np.isfinite(served.usage.seconds)
-        means = np.where(known, means, means[known].mean() if known.any() else 1.0)
-        self._medians = means * np.exp(-(spread**2) / 2.0)
-        self._factors = Layers[float](_factors(spread, questions, rng), most)
-        self._recorded = served.recorded
+        others = (means[known].mean() if known.any() else 1.0) * guessed_lengths(plan.bench.weights)
+        self._medians = np.where(known, means, others) * np.exp(-(spread**2) / 2.0)
+        self._factors = Layers[float](_factors(spread, plan.bench.questions, rng), plan.trials.max)
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial."""
-        took = self._medians[trials.model, categories] * self._factors.of(trials)
-        return took if self._recorded is None else np.where(_is_recorded(self._recorded, trials), 0.0, took)
-
-
-def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
-    """Mask of the trials that are recorded."""
-    known = trials.trial < recorded.shape[2]
-    known[known] = recorded[tuple(column[known] for column in trials)] >= 0
-    return np.asarray(known)
+        return np.asarray(self._medians[trials.model, categories] * self._factors.of(trials))
 
 
 def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> Iterator[FloatArray]:

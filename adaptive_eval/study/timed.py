@@ -13,16 +13,16 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import Batch, Round
-from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Look, Outcome
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
-from scorio.moments import FloatArray, IntArray, over_questions
+from scorio.moments import FloatArray, IntArray
 
 END = attrgetter("end")
 
@@ -49,10 +49,10 @@ class Timeline:
     seconds: float
     looks: FloatArray
     served: tuple[ServedSpans, ...]
-    swaps: tuple[Swap, ...] = ()
+    asked: IntArray
+    """(L, K): trials that servers were asked for, whether a look has seen them or not."""
+    swaps: tuple[Swap, ...]
     """Swaps of the models that take turns, in the order of their hosts."""
-    unwanted: IntArray | None = None
-    """(L, K): trials that were asked ahead, and that no look has seen."""
 
 
 class ServiceTimes(Protocol):
@@ -74,12 +74,15 @@ class _FlyingBatch:
         self,
         batch: Batch,
         drawn: DrawnRound,
-        seconds: FloatArray,
+        takes: FloatArray,
+        recorded: NDArray[np.bool_],
         opening: "list[TrialLoad] | None",
         judge: JudgeQueue,
         now: float,
     ) -> None:
-        self.batch = batch
+        """`takes` are the seconds of its answers; those that are `recorded` are there already."""
+        self.batch, self._takes, self._recorded = batch, takes, recorded
+        seconds = np.where(recorded, 0.0, takes)
         self._judge, self._judged = judge, judge.done(now, seconds)
         self.load = TrialLoad(batch.model, seconds)
         self._drawn = drawn
@@ -94,7 +97,7 @@ class _FlyingBatch:
     def next(self) -> float:
         """When there is something to tell."""
         if self._opening is None:
-            return self._judge.after(self.load.end, self._judged) if self.load.seconds.any() else self.load.end
+            return self.load.end if self.is_recorded else self._judge.after(self.load.end, self._judged)
         return self.load.in_order[0][self._until() - 1]
 
     def _until(self) -> int:
@@ -113,49 +116,61 @@ class _FlyingBatch:
         """Tell the controller what comes next."""
         self._told = self.batch.size if self._opening is None else self._until()
         if not self.told:
-            controller.tell_time(self.batch, float(self.load.seconds[self.load.in_order[1][: self._told]].sum()))
+            controller.tell_time(self.batch, float(self._takes[self.load.in_order[1][: self._told]].sum()))
             return []
         own = None if costs is None else costs[self.batch.model]
-        return controller.tell_batch(self.batch, self._drawn.counts, own, float(self.load.seconds.sum()))
+        return controller.tell_batch(self.batch, self._drawn.counts, own, float(self._takes.sum()))
 
     @property
     def is_recorded(self) -> bool:
         """Whether all of it is recorded, and takes no time."""
-        return not self.load.seconds.any()
+        return bool(self._recorded.all())
 
     @property
     def last(self) -> float:
         """When the last answer comes that was asked for, if it ends with what has begun."""
         return float(self.load.ends[np.isfinite(self.load.ends)].max(initial=0.0))
 
-    def begun(self, bench: Bench) -> IntArray:
-        """(L, K): trials that have begun."""
-        counts = np.zeros((bench.models, bench.categories), dtype=np.int64)
-        categories = self._drawn.categories[np.isfinite(self.load.begins)]
-        counts[self.load.model] = np.bincount(categories, minlength=bench.categories)
-        return counts
+    def asked(self, categories: int) -> IntArray:
+        """(K,): trials that servers were asked for."""
+        begun = np.isfinite(self.load.begins) & ~self._recorded
+        return np.bincount(self._drawn.categories[begun], minlength=categories)
 
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
         """Outcomes that have come before the cap."""
-        values, came = (*self._drawn.trials, self._drawn.categories, self.load.seconds), self.load.ends < cap
+        values, came = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.ends < cap
         for model, question, trial, category, seconds in zip(*(value[came].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
 
 
 def _flying(
-    asked: Round, tape: Tape, times: ServiceTimes, controller: Controller, judge: JudgeQueue, now: float
+    asked: Round,
+    tape: Tape,
+    times: ServiceTimes,
+    recorded: IntArray | None,
+    controller: Controller,
+    judge: JudgeQueue,
+    now: float,
 ) -> Iterator[_FlyingBatch]:
     """The batches of a round; where servers are held, those of the first set the clock while they come."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
-    seconds = times.seconds(drawn.trials, drawn.categories)
+    takes = times.seconds(drawn.trials, drawn.categories)
+    known = np.zeros(len(takes), dtype=bool) if recorded is None else _is_recorded(recorded, drawn.trials)
     opening: list[TrialLoad] | None = [] if controller.plan.pace.held and asked.index == 0 else None
     end = 0
     for model, batch in sorted(asked.batches.items()):
         own = slice(end, end := end + batch.size)
         trials = TrialArrays(*(column[own] for column in drawn.trials))
         part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
-        yield _FlyingBatch(batch, part, seconds[own], opening, judge, now)
+        yield _FlyingBatch(batch, part, takes[own], known[own], opening, judge, now)
+
+
+def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
+    """Mask of the trials that are recorded."""
+    known = trials.trial < recorded.shape[2]
+    known[known] = recorded[tuple(column[known] for column in trials)] >= 0
+    return np.asarray(known)
 
 
 def drive_in_time(
@@ -167,22 +182,24 @@ def drive_in_time(
     costs: CostTable | None = None,
     gain: float = 0.0,
     verdicts: VerdictTimes = NO_VERDICTS,
+    recorded: IntArray | None = None,
 ) -> Timeline:
     """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time.
 
     `shared` are the hosts of models that take turns; every other model has one of its own, on which few sequences are
-    faster by `gain`. Without `costs` trials cost nothing. A round is complete when its `verdicts` are there.
+    faster by `gain`. Without `costs` trials cost nothing. A round is complete when its `verdicts` are there. What is
+    `recorded` (L, M, N), -1 for none, is there at once; clocks count the time that it took.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
     hosts = _everyones_hosts(width, shared, gain)
     flying, judge = _FlyingBatches(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
-    now, looks, asking = 0.0, list[float](), list[_FlyingBatch]()
+    now, looks, asking, begun = 0.0, list[float](), list[_FlyingBatch](), list[_FlyingBatch]()
     while controller.finished is None:
         flying.pause(controller, hosts, now)
         for asked in controller.ask_rounds():
-            asking += _flying(asked, tape, times, controller, judge, now)
+            asking += _flying(asked, tape, times, recorded, controller, judge, now)
         # what is there already takes no time, and is heard of before anything is asked
         there = [one for one in asking if one.is_recorded]
         issued = there if there or flying.has_recorded else asking
@@ -191,6 +208,7 @@ def drive_in_time(
             hosts[one.load.model].issue(one.load, now)
         for one in issued:
             flying.add(one)
+        begun += issued
         landed = flying.next_to_land()
         now = max(now, landed.next)
         if cap is not None and now >= cap:
@@ -200,15 +218,17 @@ def drive_in_time(
             break
         looks += [now] * len(landed.tell(controller, costs))
         flying.forget_if_told(landed)
+    flying.pause(controller, hosts, now)
     if cap is None or now < cap:
-        flying.pause(controller, hosts, now)
         now = max([now, *(one.last for one in flying.all())])
     served = tuple(
         ServedSpans.of([load for load in host.loads if load.model == model]) for model, host in enumerate(hosts)
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
-    unwanted = over_questions(controller.parked).astype(np.int64) + sum(one.begun(bench) for one in flying.all())
-    return Timeline(now, np.array(looks), served, swaps, unwanted)
+    of_servers = np.zeros((bench.models, bench.categories), dtype=np.int64)
+    for one in begun:
+        of_servers[one.load.model] += one.asked(bench.categories)
+    return Timeline(now, np.array(looks), served, of_servers, swaps)
 
 
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:

@@ -19,6 +19,7 @@ from planned import (
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.simulate.worlds import BINARY
 from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.study.pilot import (
     MeasuredUsage,
@@ -88,7 +89,7 @@ def pilot_of(tmp_path: Path, prepared: PreparedRun) -> Pilot:
 def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Path, prepared: PreparedRun) -> None:
     models = prepared.config.models
     usage, own_tokens, own_seconds = merge_usage(
-        pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, 2)
+        pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, BINARY)
     )
     assert own_tokens.tolist() == own_seconds.tolist() == [True, False, True]
     assert usage.completion_tokens[0].tolist() == [WRONG_TOKENS, RIGHT_TOKENS]
@@ -104,7 +105,7 @@ def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Pa
 
 def test_nothing_is_known_without_a_pilot_and_without_a_limit(tmp_path: Path) -> None:
     prepared = prepared_from(write_config(tmp_path, sampling={"temperature": 0.6}))
-    usage = guess(prepared.config.models, prepared.prompts, 2)
+    usage = guess(prepared.config.models, prepared.prompts, BINARY)
     assert not usage.knows_tokens and not usage.knows_seconds
     prompt = len("What is q0?") / 4
     assert cost_table(prepared.config.models, usage)[0][0] == Cost(round(prompt), pytest.approx(prompt / 1e6), 0.0)

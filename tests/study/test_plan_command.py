@@ -62,9 +62,10 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     fixed = found["fixed"]
     assert fixed["trials"] == 3 * 8 * HORIZON
     prompt = len("What is q0?") / 4
-    assert fixed["tokens"] == pytest.approx(fixed["trials"] * round(prompt + 500))
-    assert fixed["usd"] == pytest.approx(fixed["trials"] * (prompt * 1 + 500 * 4) / 1e6)
-    assert fixed["gpu_hours"] == pytest.approx(fixed["trials"] * (500 / 40) * (2 / 8) / 3600)
+    completion = fixed["gpu_hours"] * 3600 / (2 / 8) * 40 / fixed["trials"]
+    assert 500 / 1.5 < completion < 1000 / 1.5, "right answers have half of what wrong ones have, and both together 500"
+    assert fixed["tokens"] == pytest.approx(fixed["trials"] * (prompt + completion), rel=2e-3), "whole tokens an answer"
+    assert fixed["usd"] == pytest.approx(fixed["trials"] * (prompt * 1 + completion * 4) / 1e6, rel=2e-3)
     assert costs["trials"]["high"] <= fixed["trials"]
     assert found["capped"] is None and found["spent"] is None
 

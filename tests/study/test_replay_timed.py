@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, PastHorizon, Plan, Reason, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import Latency, World, binary
 from adaptive_eval.study.drive import drive
@@ -33,8 +33,11 @@ def times(seed: int = 2) -> AnswerTimes:
     return AnswerTimes(LATENCY, (4, 6), WORLD.w, np.random.default_rng(seed))
 
 
-def by_events(controller: Controller, tape: Tape, times: AnswerTimes, slots: int) -> tuple[float, list[float]]:
-    """The same run with an event for every answer, told one by one as they come."""
+def by_events(
+    controller: Controller, tape: Tape, times: AnswerTimes, slots: int, came: list[Outcome] | None = None
+) -> tuple[float, list[float]]:
+    """The same run with an event for every answer, told one by one as they `came`."""
+    came = [] if came is None else came
     free = [slots] * 4
     pending: list[tuple[float, Ask, int]] = []
     now, looks = 0.0, []
@@ -48,8 +51,34 @@ def by_events(controller: Controller, tape: Tape, times: AnswerTimes, slots: int
         free[ask.model] += 1
         took = times.of(ask, category)
         told = Outcome(ask.model, ask.question, ask.trial, category, seconds=took)
+        came.append(told)
         looks += [now] * len(controller.tell([told]))
     return now, looks
+
+
+def continued(pace: Pace, looks: int) -> Controller:
+    """A run that took so many looks with 12 trials a question as its horizon, and goes on to 24."""
+    earlier = (PastHorizon(Trials(4, 12), pace, looks),)
+    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 24), pace=pace, earlier=earlier, opened=4))
+
+
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, held=True)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> None:
+    """What is recorded is there at once, its seconds set the clocks all the same, and it is not asked again."""
+    first, came = Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 12), pace=pace)), list[Outcome]()
+    by_events(first, tape(seed), times(seed), 5, came)
+    recorded = np.full((4, 6, 24), -1, dtype=np.int8)
+    for one in came:
+        recorded[one.model, one.question, one.trial] = one.category
+    resumed, played = (continued(pace, len(first.looks)) for _ in range(2))
+    resumed.restore(came)
+    further = list[Outcome]()
+    by_events(resumed, tape(seed), times(seed), 5, further)
+    timeline = drive_in_time(played, tape(seed), times(seed), 5, recorded=recorded)
+    assert len(first.looks) < len(resumed.looks), "the horizon is another"
+    assert played.looks == resumed.looks and played.finished is resumed.finished
+    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.held else 0), "some still run at the last look"
 
 
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
@@ -76,12 +105,11 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
         one, other = controller(pace), controller(pace)
         timeline = drive_in_time(one, tape(seed), times(seed), slots)
         _, looks = by_events(other, tape(seed), times(seed), slots)
-        assert timeline.unwanted is not None
         begun = np.array([len(served.start) for served in timeline.served])
-        assert begun.tolist() == (one.trials + timeline.unwanted.sum(axis=1)).tolist()
+        assert begun.tolist() == timeline.asked.sum(axis=1).tolist()
         assert timeline.looks == pytest.approx(looks) and one.looks == other.looks
         assert timeline.seconds == max(served.end.max() for served in timeline.served) >= looks[-1]
-        later += int(timeline.unwanted.sum())
+        later += int(timeline.asked.sum() - one.trials.sum())
         issued = 4 * 6 * 24
         assert begun.sum() < issued
     assert later > 0

@@ -11,8 +11,9 @@ import pytest
 from patient_time import HANGS
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.planning import EarlierHorizon
 from adaptive_eval.config.run import ServingGroup
-from adaptive_eval.core import Bench, Budget, Plan, Trials, Verdict
+from adaptive_eval.core import Bench, Budget, Pace, PastHorizon, Plan, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PrecisionOf, Threshold
 from adaptive_eval.core.policies import UnresolvedPairs
@@ -122,10 +123,12 @@ def test_models_that_take_turns_wait_for_each_other_and_for_the_swap() -> None:
     assert in_turn.comparisons == alone.comparisons
 
 
-def test_the_time_of_a_run_is_capped() -> None:
-    capped = plan(budget=Budget(wall_seconds=600.0), rule=ZScore(50.0), judging=Judging(futility=None))
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=3, held=True)])
+def test_the_time_of_a_run_is_capped(pace: Pace) -> None:
+    capped = plan(budget=Budget(wall_seconds=605.0), rule=ZScore(50.0), judging=Judging(futility=None), pace=pace)
     run = simulate_run(capped, level(0.5, 0.5), served(2), (0,))
-    assert run.seconds == 600.0 and run.reason == "wall_time"
+    assert run.seconds == 605.0 and run.reason == "wall_time"
+    assert run.trials == 2 * 3 * 61, "each slot has begun an answer every ten seconds, and all of these are paid for"
 
 
 def test_a_budget_without_a_round_compares_nothing() -> None:
@@ -217,6 +220,13 @@ def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left
     assert made.budget.wall_seconds == 30.0 and made.trials.max == 12
     late = one.plan(Variant(0.9, Budget(wall_seconds=40.0)))
     assert 0.0 < (late.budget.wall_seconds or 0.0) < 1e-300
+
+
+def test_a_run_that_goes_on_is_simulated_under_the_horizons_that_it_had() -> None:
+    raised = Decisions.model_validate({"trials": {"min": 4, "max": 24}})
+    made = scenario(decisions=raised, horizons=[EarlierHorizon(12, 5)], begun=4).plan(Variant(0.95, Budget()))
+    assert made.earlier == (PastHorizon(Trials(4, 12), made.pace, 5),) and made.trials.max == 24
+    assert made.rule.start == 4 / 12 and made.opened == 4  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("factor", "size"), [(1.0, 12), (0.5, 2), (BOUNDLESS, 12)])
