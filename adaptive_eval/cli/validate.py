@@ -15,7 +15,7 @@ from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.lines import safe_line
-from adaptive_eval.record.words import promise_in_short, run_in_words
+from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 
 
@@ -29,6 +29,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
         keys = asyncio.run(check_keys(prepared))
     most = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
     typer.echo(f"{config} is sound: {run_in_words(prepared.config, len(prepared.questions))}, {most:,} trials at most")
+    typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), LONGEST_LINE)}")
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")
     if keys.tried and keys.unknown is not None:

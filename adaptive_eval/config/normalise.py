@@ -277,6 +277,7 @@ def _of_lm_eval(document: Document, benchmark: dict[str, Any], at: KeyPath) -> d
 
 def _rename_old(document: Document) -> None:
     """Take the names that earlier versions had, and say what they are called now."""
+    moved = dict[KeyPath, str]()
     for old, new in list(old_keys(document.tree)):
         if new is not None and is_given(document.tree, new):
             document.refuse(old, f"is called {written_path(new)} now, which is given too", "remove it")
@@ -285,8 +286,7 @@ def _rename_old(document: Document) -> None:
             warn(told, FutureWarning, 2)
         else:
             document.origins[new] = old
-            told = f"{written_path(old)} is called {written_path(new)} now"
-            warn(f"{told}; write this, the next version refuses the old name", FutureWarning, 2)
+            moved[new] = f"{written_path(old)} is called {written_path(new)} now"
         move(document.tree, old, new)
     if document.tree.get("preset") == "published":
         expand_preset(document.tree)
@@ -296,12 +296,16 @@ def _rename_old(document: Document) -> None:
         warn(f"{told}, lookahead: 0, favour: answers}}` now; the next version refuses it", FutureWarning, 2)
     for (section, key), names in OLD_NAMES.items():
         settings = document.tree.get(section)
-        was = settings.get(key) if isinstance(settings, dict) else None
-        was = was.get("use") if isinstance(was, dict) else was
+        given = settings.get(key) if isinstance(settings, dict) else None
+        was, options = (given.get("use"), given.get("options")) if isinstance(given, dict) else (given, None)
         if isinstance(settings, dict) and isinstance(was, str) and was in names:
             settings[key] = now = names[was]
-            told = f"{section}.{key}: {was} is gone, {now} is in its place; write this, the next version refuses it"
-            warn(told, FutureWarning, 2)
+            moved = {path: told for path, told in moved.items() if path[:2] != (section, key)}
+            lost = f", without {', '.join(map(str, options))}" if isinstance(options, dict) and options else ""
+            told = f"{section}.{key}: {was} is gone, {now} is in its place{lost}"
+            warn(f"{told}; write this, the next version refuses it", FutureWarning, 2)
+    for told in moved.values():
+        warn(f"{told}; write this, the next version refuses the old name", FutureWarning, 2)
 
 
 def _tell_unit(document: Document) -> None:

@@ -53,8 +53,9 @@ def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> Favour
         known_by = "is one that Inspect asks at a provider" if by_inspect else "has a price, a key or headers"
         return FavourChoice("answers", f"every model {known_by}: its answers are what you pay for")
     some = f"{own[0]} is" if len(own) == 1 else f"{own[0]} and {len(own) - 1} more are"
-    whose = "all models are" if len(own) == len(models) else some
-    return FavourChoice("time", f"{whose} on servers of your own (no price, no key), where time is what you pay for")
+    whose, beside = ("all models are", "") if len(own) == len(models) else (some, "; the others are asked ahead, too")
+    paid = "on servers of your own (no price, no key), where time is what you pay for"
+    return FavourChoice("time", f"{whose} {paid}{beside}")
 
 
 def is_own_server(model: ModelConfig) -> bool:

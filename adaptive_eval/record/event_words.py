@@ -20,6 +20,7 @@ from adaptive_eval.store import (
     GraderChosen,
     GreedyBegun,
     LabelsTaken,
+    LooksRetaken,
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
@@ -153,6 +154,11 @@ def _run_sentence(event: Event) -> str | None:
             gone = [name for name in (one["use"] if isinstance(one, dict) else one for one in was) if name in RETIRED]
             told = f"; the rule {gone[0]} is gone, {OPTIMAL.name} judges the stored answers anew" if gone else ""
             return f"settings changed: {first_few(list(_changed_settings(event.changes)), SETTINGS)}{told}"
+        case LooksRetaken():
+            return (
+                f"looks are taken anew on the stored answers, in other rounds than the {event.looks} that were taken "
+                "before: verdicts may differ from those told then"
+            )
         case GraderChosen():
             return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
         case TrialsImported():

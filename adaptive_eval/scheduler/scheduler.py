@@ -5,16 +5,26 @@ only then is anything asked. What goes on from there is in `loop`. In the end ev
 """
 
 import asyncio
+from collections.abc import Sequence
 
+from adaptive_eval.core.types import Look
 from adaptive_eval.errors import StoreError
 from adaptive_eval.scheduler.ledger import lose_entered
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.mending import Mending
 from adaptive_eval.scheduler.state import stored_records
+from adaptive_eval.store import LooksRetaken, ModelSetAside, Roster, StoredLook, TrialsRegraded
+from adaptive_eval.store.looks import trials_at
 from adaptive_eval.supply.happenings import Ticked
 
 TICK_SECONDS = 0.5
 """How often the decision core is told the time, and the servers are looked at."""
+
+
+def _is_retaken(last: StoredLook, looks: Sequence[Look], roster: Roster) -> bool:
+    """Whether the last stored look is among these, on as many trials of each model."""
+    there = last.number < len(looks)
+    return there and trials_at(last) == dict(zip(roster.models, looks[last.number].trials, strict=True))
 
 
 class Scheduler:
@@ -70,7 +80,14 @@ class Scheduler:
         for record in stored_records(store.reader, judged=state.is_judged, fitted=state.fit is not None):
             state.apply(record)
         self.taken_up = state.spent.total
-        store.forget_looks(len(self._loop.decide()))
+        last, looks = store.reader.latest_look(), self._loop.decide()
+        if (
+            last is not None
+            and not _is_retaken(last, looks, state.roster)
+            and not any(isinstance(event, ModelSetAside | TrialsRegraded) for event in store.reader.events())
+        ):  # those tell it themselves
+            self._loop.note(LooksRetaken(last.number + 1))
+        store.forget_looks(len(looks))
 
     async def _go_on(self) -> None:
         """Ask, commit and look until the end; what was noted on the way here is committed first."""

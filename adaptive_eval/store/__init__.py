@@ -46,6 +46,7 @@ from adaptive_eval.store.events.grading import (
     VerdictsWasted as VerdictsWasted,
 )
 from adaptive_eval.store.events.lives import (
+    LooksRetaken as LooksRetaken,
     RunBegun as RunBegun,
     RunFinished as RunFinished,
     RunResumed as RunResumed,

@@ -55,7 +55,8 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
     keyed = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
     assert chosen(TWO + keyed) == (
         "time",
-        "a and 1 more are on servers of your own (no price, no key), where time is what you pay for",
+        "a and 1 more are on servers of your own (no price, no key), where time is what you pay for; the others are "
+        "asked ahead, too",
     )
     assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n").why.startswith("a is on servers of your own")
 
@@ -106,6 +107,16 @@ def test_a_rule_of_old_in_a_file_is_read_as_optimal_and_told(written: object) ->
     for futility in (0.2, False, 0):
         with pytest.warns(FutureWarning, match="stopping.futility has no effect any more, remove it"):
             assert config_from_mapping({**settings, "stopping": {"futility": futility}}).stopping.rule == "optimal"
+
+
+@pytest.mark.parametrize("written", [{"rule": "zscore", "threshold": 2.0}, {"rule": ZSCORE}], ids=str)
+def test_an_option_of_a_rule_that_is_gone_is_told_to_go_with_it(written: object) -> None:
+    models = [{"name": name, "base_url": f"http://{name}/v1"} for name in "ab"]
+    settings = {"name": "old", "questions": "q.jsonl", "grader": "math", "models": models}
+    with pytest.warns(FutureWarning) as told:
+        config_from_mapping({**settings, "stopping": written})
+    (only,) = (str(one.message) for one in told)
+    assert only.startswith("stopping.rule: zscore is gone, optimal is in its place, without threshold; write this")
 
 
 def test_a_stored_run_keeps_the_name_of_the_rule_that_decided_it() -> None:

@@ -2,23 +2,25 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.settings import Budget, Pace
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
+from adaptive_eval.record.event_words import sentence
 from adaptive_eval.scheduler import mending, scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
-from adaptive_eval.store import CommitBatch, RegradingBegun, RunResumed, TrialsRegraded
+from adaptive_eval.store import CommitBatch, LooksRetaken, RegradingBegun, RunResumed, TrialsRegraded
 from adaptive_eval.supply.happenings import Committed
 
 MANY_TURNS = 100
@@ -71,6 +73,23 @@ async def test_nothing_is_asked_while_stored_answers_are_graded(
     assert set(seen) == {(0, 0)}
     assert asked(bed) == len(bed.outcomes()), "nothing was bought twice"
     assert (bed.outcomes(), bed.looks()) == (reference.outcomes(), reference.looks())
+
+
+async def test_looks_on_other_rounds_than_before_are_told_once(tmp_path: Path) -> None:
+    """Another version may order the rounds of a run otherwise, as another pace does."""
+    bed = Bed(tmp_path, replace(plan(), pace=Pace(lookahead=3)))
+    await bed.start()
+    before = bed.looks()
+    bed.plan = replace(plan(), pace=Pace(share=0.9, opening=8))
+    await bed.start()
+    (told,) = (event for event in bed.observer.events if isinstance(event, LooksRetaken))
+    assert told.looks == len(before) and bed.looks() != before
+    assert sentence(told) == (
+        f"looks are taken anew on the stored answers, in other rounds than the {len(before)} that were taken before: "
+        "verdicts may differ from those told then"
+    )
+    await bed.start()
+    assert sum(isinstance(event, LooksRetaken) for event in bed.observer.events) == 1, "what is stored is of today"
 
 
 async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_the_looks(

@@ -30,6 +30,7 @@ from adaptive_eval.store import (
     GraderChosen,
     GreedyBegun,
     LabelsTaken,
+    LooksRetaken,
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
@@ -81,6 +82,7 @@ STORED = [
         "configured",
         {"trials": 9, "looks": 2, "changes": [{"path": "budget.trials", "was": None, "now": 5}]},
     ),
+    (LooksRetaken(4), "looks_retaken", {"looks": 4}),
     (
         AnswersLost("ada", 3, 300, 0.5, 1.5, True, 2),
         "answers_lost",

@@ -52,6 +52,15 @@ class SettingsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LooksRetaken(Event):
+    """A resume took looks on other rounds of the stored answers than an earlier start did."""
+
+    KIND: ClassVar[str] = "looks_retaken"
+    looks: int = 0
+    """How many looks the earlier start had taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunStopped(Event):
     """The run ended before it was finished: by the user, or by an error."""
 
