@@ -14,6 +14,7 @@ const EVENTS = {
   started: "started",
   resumed: "resumed",
   configured: "settings changed",
+  looks_retaken: "looks taken anew",
   imported: "trials imported",
   prior: "earlier outcomes taken (R0)",
   labels: "labels taken",
