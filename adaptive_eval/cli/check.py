@@ -148,8 +148,10 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
         yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and under the caps"
     if config.opponent is not None:
         yield f"before    {sentence(opponent_begun(prepared))}"
-    prompt = prepared.prompts[0][0]
+    prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
+    if first == question.id:  # a task of Inspect has its own prompts
+        first = question.prompt
     yield f"first     {safe_line(first, 160)}"
 
 

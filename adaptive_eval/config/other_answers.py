@@ -29,7 +29,7 @@ def questions_of(config: RunConfig) -> tuple[Question, ...]:
     sections, rows = dict(config.questions.benchmarks) or {"": config.questions}, dict[str, list[FileRow]]()
     for name, task in config.inspect_tasks.items():
         if task is not None:
-            sections[name], rows[name] = _samples(sections[name], task, config)
+            sections[name], rows[name] = _samples(name, sections[name], task, config)
     section = sections.get("") or config.questions.model_copy(update={"benchmarks": sections})
     questions, grader = load_questions(section, folder=config.folder, seed=config.seed, rows=rows), config.grader
     if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel) or grader.against.run is None:
@@ -38,13 +38,13 @@ def questions_of(config: RunConfig) -> tuple[Question, ...]:
 
 
 def _samples(
-    section: QuestionsConfig, task: BenchmarkConfig, config: RunConfig
+    name: str, section: QuestionsConfig, task: BenchmarkConfig, config: RunConfig
 ) -> tuple[QuestionsConfig, list[FileRow]]:
     """The samples of a task of Inspect as rows of questions; where some have no target, none has an answer key."""
     # imported here: whoever reads a run, or begins one of another kind, starts no process for its questions
     from adaptive_eval.inspect.process import list_task
 
-    listed = list_task(task, config.folder, read_environment(config.folder))
+    listed = list_task(name, task, config.folder, read_environment(config.folder))
     if not all(str(row["answer"]).strip() for row in listed):
         section = section.model_copy(update={"fields": section.fields.model_copy(update={"answer": None})})
     return section, [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]

@@ -6,6 +6,7 @@ The code that a configuration names runs there alone, in the folder of the confi
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -58,24 +59,41 @@ def _require_package(who: str) -> None:
         raise ConfigError(f"{who} inspect-ai 0.3.285 or newer; pip install 'adaptive-eval[inspect]'")
 
 
-def list_task(benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-    """A question for each sample of a task; raises `ConfigError` where it cannot be loaded."""
+def list_task(
+    name: str, benchmark: BenchmarkConfig, folder: Path, environment: Mapping[str, str]
+) -> Sequence[Mapping[str, Any]]:
+    """A question for each sample of the task of a benchmark; raises `ConfigError` where it cannot be loaded."""
+    section = f"benchmarks.{name}" if name else "benchmark"
     require_inspect(benchmark.inspect)
-    setup = Setup(tasks={"": benchmark.model_dump(mode="json")}, models=[], log_dir="")
+    setup = Setup(tasks={"": benchmark.model_dump(mode="json")}, models=[], log_dir="", max_retries=None)
     done = _run(setup, folder, _environment([benchmark.inspect], folder, environment), LIST_SECONDS)
     if done is None:
-        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} did not load within {LIST_SECONDS:.0f} s")
+        raise ConfigError(f"{section}.inspect: {benchmark.inspect} did not load within {LIST_SECONDS:.0f} s")
     told = _message(done.stdout)
     if "" not in told:
-        said = done.stderr.decode(errors="replace").strip()[-LAST_WORDS:]
-        why = told.get("problem") or said or f"its process ended with {done.returncode}"
+        why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
         known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
         near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
         hub = "; the Hugging Face hub cannot be reached" if _lacks_the_hub(benchmark.inspect, folder) else ""
-        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} cannot be loaded: {why}{hub}{near}")
-    _require_scorer(benchmark, told[""]["scorers"])
+        raise ConfigError(
+            f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_missing_arguments(why)}{hub}{near}"
+        )
+    _require_scorer(section, benchmark, told[""]["scorers"])
     rows: Sequence[Mapping[str, Any]] = told[""]["rows"]
     return rows
+
+
+def _missing_arguments(why: str) -> str:
+    """A clause on how to give the arguments that a task was called without."""
+    called = re.match(r"TypeError: \w+\(\) missing \d+ required .*?arguments?: ([^;\n]*)", why)
+    names = re.findall(r"'(\w+)'", called[1]) if called else []
+    options = " ".join(f"-T {name}=VALUE" for name in names)
+    given = ", ".join(f"{name}: VALUE" for name in names)
+    return f"; give `{options}`, or in a configuration `args: {{{given}}}`" if names else ""
+
+
+def _last_words(said: bytes) -> str:
+    return said.decode(errors="replace").strip()[-LAST_WORDS:]
 
 
 def read_last_messages(samples: Sequence[LoggedSample]) -> Sequence[Mapping[str, str]]:
@@ -110,16 +128,16 @@ def _run(
         return None
 
 
-def _require_scorer(benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:
+def _require_scorer(section: str, benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:
     """Raise `ConfigError` where it is not known beforehand which score counts."""
     named = None if benchmark.scorer is None else benchmark.scorer.partition(".")[0]
     known = ", ".join(scorers)
     if not scorers:
-        raise ConfigError(f"benchmark.inspect: {benchmark.inspect} has no scorer, so that no answer gets a grade")
+        raise ConfigError(f"{section}.inspect: {benchmark.inspect} has no scorer, so that no answer gets a grade")
     if named is None and len(scorers) > 1:
-        raise ConfigError(f"benchmark.scorer must name one of the task's scorers: {known}")
+        raise ConfigError(f"{section}.scorer must name one of the task's scorers: {known}")
     if named is not None and named not in scorers and benchmark.scorer not in scorers:
-        raise ConfigError(f"benchmark.scorer: {named} is no scorer of the task; it has {known}")
+        raise ConfigError(f"{section}.scorer: {named} is no scorer of the task; it has {known}")
 
 
 class InspectProcess:
@@ -133,11 +151,13 @@ class InspectProcess:
         environment: Mapping[str, str],
         log_dir: Path,
         errors: Path,
+        max_retries: int | None,
     ) -> None:
         """`tasks` are those of all benchmarks, by name; `errors` is the file of what Inspect and they print."""
         told = {name: None if one is None else one.model_dump(mode="json") for name, one in tasks.items()}
         self._names = [one.inspect for one in tasks.values() if one is not None]
-        self._setup = Setup(tasks=told, models=list(models), log_dir=str(log_dir.absolute()))
+        logs = str(log_dir.absolute())
+        self._setup = Setup(tasks=told, models=list(models), log_dir=logs, max_retries=max_retries)
         self._folder, self._environment, self._errors = folder, environment, errors.absolute()
         self._process: Process | None = None
         self._temporary: OwnFolder | None = None
@@ -205,7 +225,7 @@ class InspectProcess:
         told = _message(await process.stdout.readline())
         if "ready" not in told:
             await process.wait()
-            why = told.get("problem") or f"its process ended with {process.returncode}; see {self._errors}"
+            why = told.get("problem") or self._exit_text(process)
             raise ConfigError(f"benchmark.inspect: the task cannot be run: {why}")
         self._reading = asyncio.create_task(self._read(process))
 
@@ -217,12 +237,18 @@ class InspectProcess:
                 self._hear(_message(line))
         with suppress(ProcessLookupError):
             process.terminate()
-        code = await process.wait()
+        await process.wait()
+        why = self._exit_text(process)
         for number in range(len(self._setup["models"])):
             for name in self._setup["tasks"]:
-                self._end(
-                    (name, number), f"the process of Inspect ended with {code}; what it said is in {self._errors}"
-                )
+                self._end((name, number), why)
+
+    def _exit_text(self, process: Process) -> str:
+        """How the process ended, with its last line: a rehearsal does not keep the file."""
+        with self._errors.open("rb") as errors:
+            errors.seek(max(0, self._errors.stat().st_size - LAST_WORDS))
+            *_, last = _last_words(errors.read()).splitlines() or ["nothing"]
+        return f"the process of Inspect ended with {process.returncode}; it said last: {last} ({self._errors.name})"
 
     def _hear(self, told: Mapping[str, Any]) -> None:
         place = (str(told.get("benchmark")), int(told.get("model", -1)))

@@ -21,6 +21,8 @@ class Setup(TypedDict):
     """By the name of their benchmark; None for one whose requests have prompts, and whose answers the run grades."""
     models: list[InspectModel]
     log_dir: str
+    max_retries: int | None
+    """Retries of a model's request; None for as many as Inspect makes, which may wait for hours."""
 
 
 class SampleRequest(TypedDict):

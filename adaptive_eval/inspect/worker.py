@@ -22,17 +22,18 @@ from urllib.parse import urlsplit
 from inspect_ai import Epochs, SampleSource, Task, enqueue_sample, eval_async, task_with
 from inspect_ai._eval.loader import load_tasks, resolve_task_sandbox, solver_from_spec
 from inspect_ai._util.log_layout import eval_log_name
-from inspect_ai._util.registry import registry_unqualified_name
+from inspect_ai._util.registry import registry_find, registry_info, registry_unqualified_name
 from inspect_ai.dataset import Sample
-from inspect_ai.hooks import BeforeModelGenerate, Hooks, TaskEnd, TaskStart, hooks
+from inspect_ai.hooks import BeforeModelGenerate, Hooks, TaskStart, hooks
 from inspect_ai.log import EvalSample, read_eval_log_sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, ModelUsage, get_model
 from inspect_ai.solver import SolverSpec, generate
 from inspect_ai.solver._task_state import sample_state
+from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from pydantic import TypeAdapter
 
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
-from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN
+from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
 
 Place = tuple[str, int]
 """A benchmark and a model."""
@@ -60,7 +61,20 @@ def load_task(task: Mapping[str, Any]) -> Task:
         raise ValueError(f"there must be one task of this name, but found: {names}; write package/task or file.py@task")
     if found[0].sample_source is not None:
         raise ValueError("its samples come from a source of its own, so that no list of questions is known beforehand")
+    if task["sandbox"] is not None:
+        require_sandbox(task["sandbox"].partition(":")[0])
     return found[0]
+
+
+def require_sandbox(kind: str) -> None:
+    """Raise `ValueError` if Inspect has no such sandbox."""
+    try:
+        registry_find_sandboxenv(kind)
+    except ValueError as error:
+        sandboxes = registry_find(lambda info: info.type == "sandboxenv")
+        known = sorted(registry_unqualified_name(registry_info(one)) for one in sandboxes)
+        near = near_names(kind, known) or f"; known are {', '.join(known)}"
+        raise ValueError(f"sandbox: {str(error).rstrip('.')}{near}") from None
 
 
 @contextmanager
@@ -173,6 +187,8 @@ class RequestedSamples(SampleSource):
         return len(self.seeds)
 
     async def next_samples(self) -> list[Sample] | None:
+        if self._context is None and (feeder := asyncio.current_task()) is not None:
+            feeder.add_done_callback(self._tell_end)
         self._context = copy_context()
         if not self._waiting and not self._ending:
             self._idle = asyncio.get_running_loop().create_future()
@@ -193,6 +209,11 @@ class RequestedSamples(SampleSource):
         benchmark, model = self._place
         say({"benchmark": benchmark, "model": model, **told})
 
+    def _tell_end(self, feeder: asyncio.Task[Any]) -> None:
+        """Tell why no more samples are taken; Inspect's hooks do not hear of a task that fails."""
+        error = None if feeder.cancelled() else feeder.exception()
+        self.tell(ended="its task ended" if error is None else error_text(error))
+
     def _wake(self) -> None:
         if self._idle is not None:
             self._idle.set_result(None)
@@ -209,7 +230,8 @@ def result(sample: EvalSample, own: str) -> dict[str, Any]:
         "seconds": sample.total_time or 0.0,
     }
     if sample.error is not None:
-        return {**told, "error": sample.error.message}
+        cause, has_cause, _ = sample.error.traceback.partition("\n\nThe above exception was the direct cause")
+        return {**told, "error": sample.error.message + (f"; {cause.splitlines()[-1]}" if has_cause else "")}
     scores = {name: {"value": _plain(one.value), "answer": one.answer} for name, one in (sample.scores or {}).items()}
     return {
         **told,
@@ -229,7 +251,7 @@ SOURCES: dict[Place, RequestedSamples] = {}
 _messages = TypeAdapter(list[ChatMessage])
 
 
-@hooks(name="adaptive_eval_trials", description="Gives each sample the seed of its trial, and reports tasks that end.")
+@hooks(name="adaptive_eval_trials", description="Gives each sample the seed of its trial.")
 class TrialHooks(Hooks):
     """What a run has to know and to set while samples run."""
 
@@ -247,10 +269,6 @@ class TrialHooks(Hooks):
         if source is not None and state is not None and data.config.seed is None:
             data.config.seed = source.seeds.get(str(state.sample_id))
 
-    async def on_task_end(self, data: TaskEnd) -> None:
-        error = data.log.error.message if data.log.error is not None else f"its task ended: {data.log.status}"
-        self._sources[data.eval_id].tell(ended=error)
-
 
 async def run_samples(setup: Setup) -> None:
     """Run what is asked for, until the input ends."""
@@ -267,6 +285,7 @@ async def run_samples(setup: Setup) -> None:
             max_samples=max(model["slots"] for model in setup["models"]),
             fail_on_error=False,
             retry_on_error=0,
+            max_retries=setup["max_retries"],
             log_dir=setup["log_dir"],
             log_format="eval",
             log_buffer=LOG_BUFFER,
@@ -357,12 +376,17 @@ def main() -> None:
         else:
             say({name: listed(load_task(task)) for name, task in told["tasks"].items()})
     except Exception as error:  # the task is the user's: whatever it raises is for its author to read
-        causes = [error] if error.__cause__ is None else [error, error.__cause__]
-        say({"problem": "; ".join(f"{type(one).__name__}: {getattr(one, 'message', None) or one}" for one in causes)})
+        say({"problem": error_text(error)})
         raise
 
 
 _out = -1
+
+
+def error_text(error: BaseException) -> str:
+    """An exception and its cause for people."""
+    causes = [error] if error.__cause__ is None else [error, error.__cause__]
+    return "; ".join(f"{type(one).__name__}: {getattr(one, 'message', None) or one}" for one in causes)
 
 
 def say(message: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Rehearsal of a dry run: two real answers of each model, graded as the run would grade them."""
+"""Rehearsal of a dry run: two real answers of each model in each benchmark, graded as the run would grade them."""
 
 import asyncio
 import tempfile
@@ -10,6 +10,7 @@ from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import opened_endpoints
@@ -18,7 +19,7 @@ from adaptive_eval.seeds import trial_seed
 from adaptive_eval.supply.types import Lane
 
 ANSWERS = 2
-"""Answers of each model, to the first questions: one may be an exception."""
+"""Answers of each model, to the first questions of each benchmark: one may be an exception."""
 
 
 class TriedAnswer(NamedTuple):
@@ -33,6 +34,7 @@ class TriedAnswer(NamedTuple):
 async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
     """Ask these models, whose servers are up, the first questions, with the seeds of their first trials. Those, too,
     that a run asks in batches are asked directly: nobody waits for a batch here."""
+    first = _first_questions(prepared)
     chosen = [number for number, name in enumerate(prepared.models) if name in models]
     config = prepared.config
     direct = tuple(config.models[number].model_copy(update={"batch": None}) for number in chosen)
@@ -45,10 +47,18 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
                     make_lane(prepared, number, endpoint, serving.secrets)
                     for number, endpoint in zip(chosen, serving.endpoints, strict=True)
                 ]
-                each = [(lane, at) for lane in lanes for at in range(min(ANSWERS, len(prepared.questions)))]
+                each = [(lane, at) for lane in lanes for at in first]
                 return await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool) for lane, at in each))
     finally:
         await pool.close()
+
+
+def _first_questions(prepared: PreparedRun) -> list[int]:
+    """The indices of the first questions of each benchmark."""
+    found: dict[str, list[int]] = {}
+    for at, question in enumerate(prepared.questions):
+        found.setdefault(benchmark_named(question.id) if prepared.config.benchmarks else "", []).append(at)
+    return [at for each in found.values() for at in each[:ANSWERS]]
 
 
 async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedAnswer:

@@ -61,6 +61,8 @@ class SourceContext:
     notices: Sequence[Notice]
     stack: AsyncExitStack
     """Closes what endpoints share after all of them."""
+    patient: bool
+    """Retries may take as long as they do."""
     loads: LoadWatch = field(default_factory=LoadWatch)
 
     def open(self, model: ModelConfig) -> Endpoint:
@@ -76,6 +78,8 @@ class SourceContext:
         )
 
 
+FEW_RETRIES = 1
+"""Retries that Inspect makes of a model's request where nobody is patient."""
 Models = Mapping[int, ModelConfig]
 """Models by their index in the configuration."""
 Endpoints = Iterator[tuple[int, Endpoint]]
@@ -107,8 +111,9 @@ def _inspected(context: SourceContext, models: Models) -> Endpoints:
         )
         for model in models.values()
     ]
-    logs = context.logs
-    process = InspectProcess(tasks, asked, config.folder, context.keys, logs / "inspect", logs / "inspect.log")
+    logs, retries = context.logs, None if context.patient else FEW_RETRIES
+    errors = logs / "inspect.log"
+    process = InspectProcess(tasks, asked, config.folder, context.keys, logs / "inspect", errors, retries)
     context.stack.push_async_callback(process.close)
     for at, (number, model) in enumerate(models.items()):
         yield (
@@ -154,8 +159,8 @@ async def opened_endpoints(
 ) -> AsyncIterator[Serving]:
     """Open everything that serves the models; in the end all is closed, and every server stopped.
 
-    What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have. Servers are
-    started on this machine, unless `elsewhere` says otherwise.
+    What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have, and for all
+    retries of Inspect. Servers are started on this machine, unless `elsewhere` says otherwise.
     """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
@@ -165,7 +170,7 @@ async def opened_endpoints(
         stack.callback(places.release)
         notices = allow_open_files(config)
         hosts = elsewhere or open_hosts(config, keys, logs, places, notices)
-        context, endpoints = SourceContext(config, keys, logs, hosts, notices, stack), dict[int, Endpoint]()
+        context, endpoints = SourceContext(config, keys, logs, hosts, notices, stack, patient), dict[int, Endpoint]()
         for source in SOURCES:
             models = {number: model for number, model in enumerate(config.models) if number not in endpoints}
             for number, endpoint in source(context, models):

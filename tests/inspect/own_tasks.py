@@ -30,6 +30,7 @@ from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import tool
 from inspect_ai.util import sandbox, sandboxenv
 from inspect_ai.util._sandbox.local import LocalSandboxEnvironment
+from tenacity import wait_none
 
 RIGHT, WRONG = "42", "41"
 
@@ -44,6 +45,8 @@ class ScriptedModel(ModelAPI):
             output = self._says(f"GRADE: {'C' if f'[Submission]: {RIGHT}' in asked else 'I'}")
         elif self.model_name == "user":
             output = self._says("And what is it really?")
+        elif self.model_name == "away":
+            raise ConnectionResetError("reset by peer")
         elif "ANSWER: $LETTER" in asked:
             output = self._says(f"ANSWER: {'B' if said == RIGHT else 'A'}")
         elif tools and input[-1].role != "tool":
@@ -55,6 +58,12 @@ class ScriptedModel(ModelAPI):
         times = 100 if self.model_name.startswith("dear-") else 1
         output.usage = ModelUsage(input_tokens=7 * times, output_tokens=3 * times, total_tokens=10 * times)
         return output
+
+    def should_retry(self, ex: Exception) -> bool:
+        return isinstance(ex, ConnectionResetError)
+
+    def retry_wait(self) -> Any:
+        return wait_none()
 
     def _right(self, seed: int | None) -> bool:
         skill = self.model_name.removeprefix("dear-")[1:]
@@ -276,6 +285,15 @@ class BrokenSandbox(LocalSandboxEnvironment):
         if state is not None and "#0" in str(state.sample_id):
             raise RuntimeError("the container is gone")
         return await super().exec(*args, **options)
+
+
+@sandboxenv(name="unstartable")
+class UnstartableSandbox(LocalSandboxEnvironment):
+    """Has no daemon."""
+
+    @classmethod
+    async def task_init(cls, *_: Any) -> None:
+        raise RuntimeError("the daemon of the sandbox is not running")
 
 
 @solver

@@ -417,6 +417,56 @@ def test_benchmarks_of_a_run_have_settings_of_their_own(site: Site) -> None:
     assert changed.exit_code == ExitCode.CONFIGURATION and "benchmarks.judged" in changed.output, changed.output
 
 
+def write_two(site: Site, **code: object) -> Path:
+    """A configuration of two tasks, of which the second has these settings."""
+    benchmarks = [
+        {"name": "sums", "benchmark": {"inspect": "tasks.py@exactly"}},
+        {"name": "code", "benchmark": {"inspect": "tasks.py@sandboxed", **code}},
+    ]
+    config = write(site, "unused", "two", benchmarks=benchmarks)
+    settings = yaml.safe_load(config.read_text())
+    del settings["benchmark"]
+    config.write_text(yaml.safe_dump(settings))
+    return config
+
+
+def test_a_sandbox_that_does_not_start_is_told_beside_other_tasks_and_before_a_run(site: Site) -> None:
+    config = write_two(site, sandbox="unstartable")
+    ended = run(site, config)
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    assert ended.output.count("RuntimeError: the daemon of the sandbox is not running") >= len(SKILLS), ended.output
+    told = run(site, config, "--dry-run")
+    assert told.exit_code == ExitCode.ENDPOINTS, told.output
+    for skill in SKILLS:
+        asked = re.findall(rf"^answer  {skill}  (\S+)  .*\n +(wrote|no answer)", told.output, re.MULTILINE)
+        expected = [("sums/1", "wrote"), ("sums/2", "wrote"), ("code/1", "no answer"), ("code/2", "no answer")]
+        assert asked == expected, told.output
+    assert "no answer: RuntimeError: the daemon of the sandbox is not running; Inspect's log has more" in told.output
+    assert "first     0: what is 6 * 7?" in told.output
+
+
+def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
+    models = [{"name": name, "inspect": f"scripted/{name}"} for name in ("p95", "away")]
+    told = run(site, write(site, "exactly", models=models), "--dry-run")
+    assert told.exit_code == ExitCode.ENDPOINTS, told.output
+    assert re.search(r"answer  away .*\n +no answer: .* the last one: .*reset by peer", told.output), told.output
+    assert "answer  p95" in told.output
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ({"inspect": "tasks.py@fetched"}, "'port'; give `-T port=VALUE`, or in a configuration `args: {port: VALUE}`"),
+        ({"sandbox": "podmn"}, "sandbox: SandboxEnvironment type 'podmn' not recognized; known are "),
+        ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; did you mean docker?"),
+    ],
+)
+def test_what_a_task_lacks_is_told_with_its_benchmark(site: Site, code: dict[str, object], told: str) -> None:
+    refused = CliRunner().invoke(app, ["validate", str(write_two(site, **code))])
+    assert refused.exit_code == ExitCode.CONFIGURATION, refused.output
+    assert "benchmarks.code.inspect: tasks.py@" in refused.output and told in refused.output, refused.output
+
+
 @pytest.mark.slow
 def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
     site: Site, monkeypatch: pytest.MonkeyPatch
