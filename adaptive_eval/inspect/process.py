@@ -247,7 +247,8 @@ class InspectProcess:
         """How the process ended, with its last line: a rehearsal does not keep the file."""
         with self._errors.open("rb") as errors:
             errors.seek(max(0, self._errors.stat().st_size - LAST_WORDS))
-            *_, last = _last_words(errors.read()).splitlines() or ["nothing"]
+            said = _last_words(errors.read()).splitlines()
+        last = next((line for line in reversed(said) if any(map(str.isalnum, line))), "nothing")
         return f"the process of Inspect ended with {process.returncode}; it said last: {last} ({self._errors.name})"
 
     def _hear(self, told: Mapping[str, Any]) -> None:

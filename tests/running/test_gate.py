@@ -6,6 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import yaml
+from live_runs import trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -39,6 +41,23 @@ def gate(folder: Path, build: str, gate: str, **changes: str) -> tuple[int, str]
         app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain", *change]
     )
     return result.exit_code, result.output
+
+
+def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_alone(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "continuous-integration.md").read_text("utf-8")
+    recipe = next(block for block in guide.split("```") if "half_width" in block)
+    settings = yaml.safe_load(GATE.format(build="coin-01", gate="true"))
+    alone = settings | yaml.safe_load(recipe.partition("\n")[2]) | {"models": settings["models"][:1]}
+    recorded = {"name": "production", "recorded": str(tmp_path / "baseline")}
+    for name, config, code in (
+        ("baseline", alone | {"stopping": {}}, ExitCode.REACHED),
+        ("gate", settings | {"models": [recorded, settings["models"][1]]}, ExitCode.WORSE),
+    ):
+        path, run = tmp_path / f"{name}.yaml", tmp_path / name
+        path.write_text(yaml.safe_dump(config))
+        ended = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(run), "--display", "plain"])
+        assert ended.exit_code == code, ended.output
+    assert trials_in(tmp_path / "baseline") == 30 * 80 > 2 * trials_in(tmp_path / "gate")
 
 
 def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) -> None:
