@@ -82,7 +82,7 @@ def monitor(
             return
         _require_one_run(run)
         _require_there(run, wait or once)
-        patience, told = 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run)
+        patience, told = 0.0 if once and not wait else PATIENCE_SECONDS, lambda: _tell_of_waiting(run)
         feed = open_feed(run, patience, told, rows=display == "json")
         code = _glance(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)

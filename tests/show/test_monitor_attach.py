@@ -271,6 +271,16 @@ def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
     assert over.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "Finished" in over.stdout
 
 
+def test_once_waits_for_a_run_where_it_is_told_to(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = tmp_path / "runs" / "played"
+    at_once = CliRunner().invoke(app, ["monitor", str(name), "--once"])
+    assert at_once.exit_code != ExitCode.RUNNING and "waiting" not in at_once.stderr
+    # the run begins once the monitor says that it waits
+    monkeypatch.setattr(sys.modules["adaptive_eval.cli.monitor"], "_tell_of_waiting", lambda _: play())
+    waited = CliRunner().invoke(app, ["monitor", str(name), "--once", "--wait"])
+    assert waited.exit_code == ExitCode.RUNNING and "look 1 is not complete yet" in waited.stdout, waited.output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal.Signals) -> None:
