@@ -26,6 +26,7 @@ from adaptive_eval.store import (
     ModelSetAside,
     RunBegun,
     RunFinished,
+    RunResumed,
     RunStopped,
     Store,
     events_of_kind,
@@ -100,6 +101,8 @@ class Ending:
     """The run has a gate."""
     killed: bool = False
     """Its last start has left no end."""
+    asked: bool = True
+    """Its last start has stored an answer."""
 
     @property
     def fixed(self) -> bool:
@@ -226,6 +229,8 @@ class Ending:
     def next_steps(self, command: str | None, run: str) -> Iterator[str]:
         """What to do next, a line each: `command` continues the run in the directory `run`, if it is known there."""
         then = "then run the same command again" if command is None else f"then: {command}"
+        if self.gated and not self.asked:
+            yield f"this start asked nothing, the outcome is an earlier one's: for a new build begin anew ({AFRESH})"
         models, reason = () if self.results is None else self.results.models, self.reason
         if self.fatal_error is not None:
             yield f"mend that, {then}"
@@ -331,6 +336,7 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, 
         fatal_error=fatal_error_of(events),
         gated=gated,
         killed=was_killed(events),
+        asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
     )
 
 

@@ -57,6 +57,13 @@ def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_al
         path.write_text(yaml.safe_dump(config))
         ended = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(run), "--display", "plain"])
         assert ended.exit_code == code, ended.output
+        assert "this start asked nothing" not in ended.output
+    again = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(run), "--display", "plain"])
+    assert again.exit_code == ExitCode.WORSE
+    assert (
+        "to do     this start asked nothing, the outcome is an earlier one's: for a new build begin anew ("
+        in again.output
+    )
     assert trials_in(tmp_path / "baseline") == 30 * 80 > 2 * trials_in(tmp_path / "gate")
 
 
