@@ -17,7 +17,7 @@ from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_c
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import first_few, safe_name
-from adaptive_eval.record.results import GateRow, Results
+from adaptive_eval.record.results import GateRow, PairRow, Results
 from adaptive_eval.record.status import Status
 from adaptive_eval.record.words import draws_questions
 from adaptive_eval.store import (
@@ -185,11 +185,17 @@ class Ending:
         """
         if self.results is None or self.reason is not Reason.OUT_OF_REACH or (most := self._most) is None:
             return None
-        needs = [pair.trials_needed for pair in self.results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
+        needs = [pair.trials_needed for pair in self._out_of_reach]
         needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
         if needed <= most and all(needs) and any(self._larger_caps(1.0)):
             return most  # a cap alone stands in the way
         return int(_rounded_up(max(2 * most, needed)))
+
+    @property
+    def _out_of_reach(self) -> list[PairRow]:
+        """Comparisons that were given up."""
+        pairs = () if self.results is None else self.results.pairs
+        return [pair for pair in pairs if pair.verdict == Verdict.OUT_OF_REACH]
 
     @property
     def _most(self) -> int | None:
@@ -210,12 +216,10 @@ class Ending:
         is so much larger, at the mean cost of all trials so far. Time is not known beforehand."""
         assert self.results is not None
         cost, models = self.results.cost, self.results.models
-        left = [pair for pair in self.results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
-        open_models = {name for pair in left for name in (pair.better, pair.worse)}
-        each = horizon_grows * cost.fixed_trials / sum(row.recorded is None for row in models)
-        further = sum(
-            max(each - row.stored_trials, 0.0) for row in models if row.name in open_models and row.recorded is None
-        )
+        named = {name for pair in self._out_of_reach for name in (pair.better, pair.worse)}
+        asked = [row for row in models if row.recorded is None]
+        each = horizon_grows * cost.fixed_trials / len(asked)
+        further = sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
         hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
         used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
         for key in sorted(used.keys() & self._caps.keys()):
@@ -256,21 +260,19 @@ class Ending:
             yield "run the same command again" if command is None else f"go on: {command}"
 
     def _for_more(self, command: str | None, then: str) -> str:
-        decisions = {} if self.results is None else self.results.decisions
-        if draws_questions(decisions):
+        results = self.results
+        if results is not None and draws_questions(results.decisions):
             fresh = "in a new run" if command is None else f"in a run of its own: {shlex.join(_afresh(command))}"
             return (
                 "raise the budget, where that has ended it; or ask more questions (questions.limit), or several trials "
                 f"of each (without trials.draw), {fresh}"
             )
-        if (larger := self.larger_horizon) is None or (most := self._most) is None:
+        if results is None or (larger := self.larger_horizon) is None or (most := self._most) is None:
             return f"raise the budget, {then}"
         wanted = {f"budget.{key}": cap for key, cap in self._larger_caps(larger / most)}
         wanted |= {"trials.max": larger} if larger > most else {}
-        results = self.results
-        left = () if results is None else [one for one in results.pairs if one.verdict == Verdict.OUT_OF_REACH]
-        raised = results is not None and any(one.kind == "horizon" for one in results.warnings)
-        afresh = raised and not any(pair.trials_needed for pair in left)
+        needs = [pair.trials_needed for pair in self._out_of_reach]
+        afresh = not any(needs) and any(one.kind == "horizon" for one in results.warnings)
         if command is not None:
             words = _afresh(command) if afresh else shlex.split(command)
             old = [at for at, word in enumerate(words) if word.split("=")[0] in {*wanted, "trials.epochs"}]
@@ -280,8 +282,7 @@ class Ending:
         told = " and ".join(f"{key} to {value:,.15g}" for key, value in wanted.items())
         if afresh:
             return f"begin anew ({AFRESH}): another raise would not decide the rest. Set {told}, {then}"
-        needs_known = all(pair.trials_needed for pair in left)
-        why = TWICE if needs_known else "what all of the rest would need cannot be named"
+        why = TWICE if all(needs) else "what all of the rest would need cannot be named"
         return f"raise {told} ({why}), {then}"
 
     def _doubtful_answers(self, run: str) -> Iterator[str]:
