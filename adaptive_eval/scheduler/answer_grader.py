@@ -68,7 +68,7 @@ class AnswerGrader:
 
     async def _verdict(self, record: TrialRecord) -> None:
         loss = self.costs.loss(record)
-        again = None if loss is None else partial(self._repeats.may_repeat_verdict, loss)
+        again = None if loss is None else partial(self._repeats.may_repeat, loss=loss)
         question = self.questions[record.question].for_trial(record.trial)
         grade = await grade_or_error(self.grading, record.answer, question, again)
         self._say(Judged(regrade_of(record, grade), self.costs.reserved(record)))

@@ -21,14 +21,11 @@ from adaptive_eval.store import (
     ModelSetAside,
     ModelSettled,
     RunBegun,
-    ServersNoticed,
     SettingsChanged,
 )
 
 ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG"
 """Ends the error that names them, since the other models were not all heard."""
-
-NO_ROOM = "did not start beside the last answers of another model, whose server is stopped first from now on: {}"
 
 
 class Departures:
@@ -91,23 +88,11 @@ class Departures:
         told = [f"{self._names[model]}: {reason}" for model, reason in sorted(self.refused.items())]
         return Rejected("\n".join(told) + ("" if self.all_heard else ELSEWHERE))
 
-    def drop_unserved(self, model: int, error: BaseException) -> Iterable[Event]:
+    def drop_unserved(self, model: int, error: EndpointError) -> Iterable[Event]:
         """Go on without a model that cannot be served; before any answer that is a mistake to be mended first."""
-        if not isinstance(error, EndpointError):
-            raise error
         if any(self.answers):
             return self.set_aside(model, Lost(Cause.SERVER, str(error)))
         raise type(error)(f"{self._names[model]}: {error}{ELSEWHERE}")
-
-    def notice_no_further_server(self, model: int, error: BaseException) -> Iterable[Event]:
-        """Tell that a model gets no further server, and goes on with those that it has."""
-        if not isinstance(error, EndpointError):
-            raise error
-        return [ServersNoticed(self._names[model], "no_further_server", str(error))]
-
-    def notice_no_room(self, model: int, error: EndpointError) -> Iterable[Event]:
-        """Tell that a place is emptied from now on before another model is served there."""
-        return [ServersNoticed(self._names[model], "no_room_beside", NO_ROOM.format(error))]
 
     # -- set aside ------------------------------------------------------------------------------------------------
 

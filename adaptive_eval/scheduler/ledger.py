@@ -40,11 +40,10 @@ class Ledger:
 
     def new_losses(self) -> Iterator[AnswersLost]:
         """Answers that endpoints have lost since the last call."""
-        for model, lane in enumerate(self._lanes):
-            count = lane.endpoint.stats.lost
-            lost, self._lost[model] = count - self._lost[model], count
-            if lost > 0:
-                yield _loss(self._reader, lane, lost, killed=False)
+        before, self._lost = self._lost, [lane.endpoint.stats.lost for lane in self._lanes]
+        counts = zip(self._lanes, self._lost, before, strict=True)
+        if lost := [(lane, now - then) for lane, now, then in counts if now > then]:
+            yield from _losses(self._reader, lost, killed=False)
 
 
 def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -> Iterator[AnswersLost]:
@@ -53,17 +52,17 @@ def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -
     `left` is what batch services have of each model: it is not lost, and is entered anew when it is asked for.
     """
     counts = store.reader.in_flight()
-    for lane in lanes:
-        if count := counts.get(lane.name, 0):
-            event = _loss(store.reader, lane, max(0, count - left.get(lane.name, 0)), killed=True)
-            store.lose(event)
-            if event.answers:
-                yield event
+    lost = [(lane, max(0, counts[lane.name] - left.get(lane.name, 0))) for lane in lanes if counts.get(lane.name)]
+    for event in _losses(store.reader, lost, killed=True):
+        store.lose(event)
+        if event.answers:
+            yield event
 
 
-def _loss(reader: RunReader, lane: Lane, count: int, *, killed: bool) -> AnswersLost:
-    cost = lost_costs(reader, {lane.name: lane.price.worst})[lane.name]
-    return AnswersLost(lane.name, count, *cost.times(count), killed)
+def _losses(reader: RunReader, lost: Sequence[tuple[Lane, int]], *, killed: bool) -> Iterator[AnswersLost]:
+    costs = lost_costs(reader, {lane.name: lane.price.worst for lane, _ in lost})
+    for lane, count in lost:
+        yield AnswersLost(lane.name, count, *costs[lane.name].times(count), killed)
 
 
 def at_least_elapsed(reader: RunReader) -> float:

@@ -31,13 +31,10 @@ from adaptive_eval.store import AnswersLost, CommitBatch, Event, ModelSetAside, 
 from adaptive_eval.supply.happenings import (
     Abandoned,
     Answered,
-    Broken,
     Committed,
     Happening,
     Judged,
     LossFound,
-    NoFurtherServer,
-    NoRoomBeside,
     Noted,
     PlaceFreed,
     PlacesLost,
@@ -137,7 +134,7 @@ class Loop:
             case LossFound(loss, counted):
                 self.count_losses() if loss is None else self._count_loss(loss)
                 counted.set_result(None)
-            case TaskEnded(error) | Broken(error):
+            case TaskEnded(error):
                 if error is not None:
                     raise error
             case Noted(event):
@@ -150,10 +147,6 @@ class Loop:
                 self._note_departures(departures.drop_unserved(model, error))
             case PlacesLost(model, error):
                 self._set_aside(model, error)
-            case NoFurtherServer(model, error):
-                self._note_departures(departures.notice_no_further_server(model, error))
-            case NoRoomBeside(model, error):
-                self._note_departures(departures.notice_no_room(model, error))
             case RefusalsHeard():
                 raise departures.refusals()
             case Ticked():
@@ -230,7 +223,7 @@ class Loop:
             if isinstance(event, ModelSetAside):
                 self.requests.waiting.forget(self.state.roster.models.position_of(event.model))
 
-    def _set_aside(self, model: int, error: BaseException) -> None:
+    def _set_aside(self, model: int, error: EndpointError) -> None:
         self._note_departures(self.state.departures.set_aside(model, Lost(Cause.SERVER, str(error))))
 
     def count_losses(self) -> None:

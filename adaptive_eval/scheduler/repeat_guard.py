@@ -14,15 +14,9 @@ class RepeatGuard:
     def __init__(self, state: RunState, committer: Committer, say: Say) -> None:
         self._state, self._committer, self._say = state, committer, say
 
-    async def may_repeat_answer(self, model: int) -> bool:
-        """Whether an answer of a model, which its endpoint counts as lost, may be requested again."""
-        return await self._loss_is_borne(None, model)
-
-    async def may_repeat_verdict(self, loss: AnswersLost) -> bool:
-        """Whether a reply of a judge that was lost may be requested again."""
-        return await self._loss_is_borne(loss, None)
-
-    async def _loss_is_borne(self, loss: AnswersLost | None, model: int | None) -> bool:
+    async def may_repeat(self, model: int | None = None, loss: AnswersLost | None = None) -> bool:
+        """Whether a lost answer of a model, which its endpoint counts, or a lost reply of a judge may be requested
+        again."""
         counted = asyncio.get_running_loop().create_future()
         self._say(LossFound(loss, counted))
         await counted

@@ -161,7 +161,7 @@ class Requests:
         """Ask the server, and have its answers graded."""
         lane, task = self._lanes[request.model], asyncio.current_task()
         assert task is not None
-        again = None if self._ledger is None else partial(self._guard.may_repeat_answer, request.model)
+        again = None if self._ledger is None else partial(self._guard.may_repeat, request.model)
         try:
             answers = await lane.endpoint.sample(lane.prompt(request.question), request.seeds(lane), again)
         except EndpointError as error:

@@ -66,7 +66,7 @@ class LossFound:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
-    """A task of the loop is over."""
+    """A task is over; an error, which nobody has foreseen, ends the run."""
 
     error: BaseException | None
 
@@ -121,29 +121,6 @@ class PlacesLost:
     error: EndpointError
 
 
-@dataclass(frozen=True, slots=True)
-class NoFurtherServer:
-    """A model cannot be served at one more place."""
-
-    model: int
-    error: EndpointError
-
-
-@dataclass(frozen=True, slots=True)
-class NoRoomBeside:
-    """A model did not come up beside the last answers of another one."""
-
-    model: int
-    error: EndpointError
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """An unexpected error, which ends the run."""
-
-    error: BaseException
-
-
 # -- time, and the user ------------------------------------------------------------------------------------------------
 
 
@@ -171,9 +148,6 @@ Happening = (
     | PlaceFreed
     | ServerDown
     | PlacesLost
-    | NoFurtherServer
-    | NoRoomBeside
-    | Broken
     | Ticked
     | RefusalsHeard
 )

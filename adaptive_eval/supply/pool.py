@@ -29,22 +29,22 @@ from functools import partial
 from typing import Any
 
 from adaptive_eval.errors import EndpointError
-from adaptive_eval.store import Event, ServerRests
+from adaptive_eval.store import Event, ServerRests, ServersNoticed
 from adaptive_eval.supply.happenings import (
-    Broken,
-    NoFurtherServer,
-    NoRoomBeside,
     Noted,
     PlaceFreed,
     PlacesLost,
     Say,
     ServerDown,
     ServerUp,
+    TaskEnded,
 )
 from adaptive_eval.supply.hosts import PlaceLost, ServerHost
 from adaptive_eval.supply.types import Demand, Supply
 
 _Task = asyncio.Task[None]
+
+NO_ROOM = "did not start beside the last answers of another model, whose server is stopped first from now on: {}"
 
 
 class _Place:
@@ -205,7 +205,7 @@ class ServerPool(Supply):
         elif isinstance(error, EndpointError):
             self._on_load_failed(place, model, beside, error)
         elif error is not None:
-            self._say(Broken(error))
+            self._say(TaskEnded(error))
         elif place.model is None:  # it was lost as soon as it was up
             self._say(PlaceFreed())
         else:
@@ -217,13 +217,13 @@ class ServerPool(Supply):
         """Have the model served at another place; if there is none, it is down."""
         if beside:
             place.narrow, place.model = True, None
-            self._say(NoRoomBeside(model, error))
+            self._notice(model, "no_room_beside", NO_ROOM.format(error))
             self._say(PlaceFreed())
             return
         place.failed.add(model)
         if self._is_hopeful(model):
             place.model = None
-            self._say(NoFurtherServer(model, error))
+            self._notice(model, "no_further_server", str(error))
             self._say(PlaceFreed())
         else:
             self._abandon(model, error)
@@ -255,10 +255,13 @@ class ServerPool(Supply):
     def _say_freed(self, ended: _Task) -> None:
         if not ended.cancelled():
             error = ended.exception()
-            self._say(PlaceFreed() if error is None else Broken(error))
+            self._say(PlaceFreed() if error is None else TaskEnded(error))
 
     def _note(self, event: Event) -> None:
         self._say(Noted(event))
+
+    def _notice(self, model: int, kind: str, text: str) -> None:
+        self._note(ServersNoticed(self._names[model], kind, text))
 
     # -- places that come and go ---------------------------------------------------------------------------------------
 
@@ -304,11 +307,11 @@ class ServerPool(Supply):
         if error is None:
             place.acquired = True
         elif not isinstance(error, EndpointError):
-            self._say(Broken(error))
+            self._say(TaskEnded(error))
         else:
             place.refused = error
             if self.servers(model):
-                self._say(NoFurtherServer(model, error))
+                self._notice(model, "no_further_server", str(error))
         self._say(PlaceFreed())
 
     def _tell_unserved(self, demand: Demand) -> None:

@@ -7,20 +7,18 @@ from dataclasses import dataclass, field
 import pytest
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.store import Event, ServerRests
+from adaptive_eval.store import Event, ServerRests, ServersNoticed
 from adaptive_eval.supply.happenings import (
-    Broken,
     Happening,
-    NoFurtherServer,
-    NoRoomBeside,
     Noted,
     PlaceFreed,
     PlacesLost,
     ServerDown,
     ServerUp,
+    TaskEnded,
 )
 from adaptive_eval.supply.hosts import OnLost, PlaceLost
-from adaptive_eval.supply.pool import ServerPool
+from adaptive_eval.supply.pool import NO_ROOM, ServerPool
 
 ADA, BOB, CYD = range(3)
 NAMES = ["ada", "bob", "cyd"]
@@ -216,7 +214,10 @@ async def test_a_model_that_does_not_come_up_at_one_place_is_tried_at_the_other_
     for host in hosts:
         host.fails[ADA] = error
     bench = PoolBench(*hosts)
-    assert await bench.settle(wanted={ADA}) == [NoFurtherServer(ADA, error), PlaceFreed()]
+    assert await bench.settle(wanted={ADA}) == [
+        Noted(ServersNoticed("ada", "no_further_server", str(error))),
+        PlaceFreed(),
+    ]
     assert hosts[0].abandoned == []
     assert await bench.settle(wanted={ADA}) == [ServerDown(ADA, error)]
     assert [host.abandoned for host in hosts] == [[ADA], [ADA]]
@@ -227,7 +228,7 @@ async def test_a_model_that_does_not_come_up_at_one_place_is_tried_at_the_other_
 async def test_a_defect_of_a_host_is_said_as_such() -> None:
     host, error = FakeHost(), ZeroDivisionError()
     host.fails[ADA] = error
-    assert await PoolBench(host).settle(wanted={ADA}) == [Broken(error)]
+    assert await PoolBench(host).settle(wanted={ADA}) == [TaskEnded(error)]
 
 
 async def test_where_every_place_is_refused_the_models_that_are_asked_are_down_each_once() -> None:
@@ -248,7 +249,7 @@ async def test_a_further_place_that_is_refused_sets_nobody_aside() -> None:
     bench = PoolBench(here, elsewhere)
     await bench.settle(wanted={ADA})
     said = await bench.settle(wanted={ADA}, queued={ADA: 9})
-    assert said == [NoFurtherServer(ADA, error), PlaceFreed()]
+    assert said == [Noted(ServersNoticed("ada", "no_further_server", str(error))), PlaceFreed()]
     assert await bench.settle(wanted={ADA}) == [] and here.abandoned == []
 
 
@@ -307,7 +308,7 @@ async def test_where_a_model_does_not_start_beside_another_one_the_place_is_drai
     await bench.settle(wanted={ADA})
     host.fails[BOB] = error
     said = await bench.settle(wanted={BOB}, owed={ADA})
-    assert NoRoomBeside(BOB, error) in said and host.abandoned == []
+    assert Noted(ServersNoticed("bob", "no_room_beside", NO_ROOM.format(error))) in said and host.abandoned == []
     del host.fails[BOB]
     await bench.settle(wanted={BOB})
     await bench.settle(wanted={CYD}, owed={BOB})
