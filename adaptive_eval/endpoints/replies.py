@@ -7,18 +7,12 @@ from adaptive_eval.endpoints.servers import IdentifiedServers, fingerprint_of, n
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Prompt, Sampling
 
 
-def longest_answer(sampling: Sampling) -> int | None:
-    """Tokens that an answer may have, where the settings say."""
-    told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
-    return told if isinstance(told, int) else None
-
-
 class ReplyReader:
     """Reads the replies to one model's requests."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
         keeps = sampling.logprobs == KEEP_TOKENS
-        longest = longest_answer(sampling)
+        longest = sampling.longest_answer
         self._answers = AnswerReader(config, caller.secrets, longest, servers.note, keeps_tokens=keeps)
         self._max_tokens = sampling.max_tokens
         self._caller = caller

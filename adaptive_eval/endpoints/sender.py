@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.overdue import LastHeard, OverdueWatch, ResponseTim
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica_care import ReplicaCare
 from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
-from adaptive_eval.endpoints.replies import ReplyReader, longest_answer
+from adaptive_eval.endpoints.replies import ReplyReader
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
@@ -51,7 +51,7 @@ class RequestSender:
         self._servers = servers
         self._replies = replies
         self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
-        self._times = ResponseTimes(sampling.timeout, longest_answer(sampling))
+        self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
         self.overdue = OverdueWatch(self._times, sampling.timeout, self.replicas.elsewhere, self.clock, servers.note)
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self.clock, sleep)
 

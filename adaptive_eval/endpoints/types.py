@@ -109,6 +109,12 @@ class Sampling(_Section):
     timeout: float = Field(1800.0, gt=0)
     """Seconds for one request, counted from when it is sent."""
 
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens that an answer may have, where the settings say."""
+        told = self.extra_body.get("max_completion_tokens", self.max_tokens)
+        return told if isinstance(told, int) else None
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.top_logprobs is not None and not self.logprobs:

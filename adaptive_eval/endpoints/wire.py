@@ -98,9 +98,8 @@ def streams(config: EndpointConfig, sampling: Sampling) -> bool:
     """
     if config.stream is not None:
         return config.stream
-    told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
-    longest = told if isinstance(told, int) else STREAM_FROM
-    return longest >= STREAM_FROM and not (sampling.logprobs or config.prompt_logprobs)
+    longest = sampling.longest_answer
+    return (longest is None or longest >= STREAM_FROM) and not (sampling.logprobs or config.prompt_logprobs)
 
 
 def unstreamed(body: Mapping[str, object]) -> dict[str, object]:

@@ -89,7 +89,7 @@ class BatchBook:
             self.forget(batch)
             raise Rejected(f"its batch service refuses a batch as a whole: {shown}")
         self._last_seconds = self._calls.now() - batch.record.since
-        results = [one async for one in self._calls.service.format.results(state)]
+        results = await self._calls.service.format.results(state)
         some_good = any(one.code == 200 and one.status is ResultStatus.RESPONSE for one in results)
         made, came = frozenset(batch.ids), 0
         for result in results:

@@ -137,13 +137,10 @@ class BatchCalls:
     async def _has_its_ids(self, state: BatchState, batch: PendingBatch) -> bool:
         """Whether an unknown batch has results of this one; waits for them."""
         try:
-            ended = await self._polled(state)
-            async for result in self.service.format.results(ended):
-                if result.custom_id.startswith(f"{batch.key}_"):
-                    return True
-        except (Rejected, Failure):
-            pass  # another's
-        return False
+            results = await self.service.format.results(await self._polled(state))
+        except (Rejected, Failure):  # another's
+            return False
+        return any(result.custom_id.startswith(f"{batch.key}_") for result in results)
 
     # -- until it has ended ------------------------------------------------------------------------------------------
 

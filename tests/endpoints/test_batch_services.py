@@ -61,7 +61,7 @@ async def test_every_format_has_a_batch_taken_listed_and_answered(kind: str) -> 
         (listed,) = await service.format.listed(0.0)
         assert (listed.id, listed.key) == (state.id, "k" if kind == "openai" else None)
         state = await ended(service, state)
-        results = {one.custom_id: one async for one in service.format.results(state)}
+        results = {one.custom_id: one for one in await service.format.results(state)}
         assert set(results) == {f"k_{seed}" for seed in range(10)}
         for seed in range(10):
             answer = service.answer(results[f"k_{seed}"], ASKED, seed, 5.0, 1)
@@ -78,7 +78,7 @@ async def test_a_batch_that_is_cancelled_has_what_was_answered(kind: str) -> Non
         await asyncio.sleep(50.0)
         await service.format.cancel(state.id)
         state = await ended(service, state)
-        statuses = [one.status async for one in service.format.results(state)]
+        statuses = [one.status for one in await service.format.results(state)]
         assert statuses.count(ResultStatus.RESPONSE) == statuses.count(ResultStatus.CANCELLED) == 5
         with pytest.raises(Rejected, match="the batch has ended"):
             await service.format.cancel(state.id)
@@ -168,7 +168,7 @@ async def test_lines_that_are_nothing_are_passed_over() -> None:
     async with raw_server(script) as server:
         service = opened(server.base_url)
         state = BatchState("b", BatchStage.ENDED, "completed", files=("f",))
-        found = [one async for one in service.format.results(state)]
+        found = [one for one in await service.format.results(state)]
         await service.wire.close()
     assert [(one.custom_id, one.code) for one in found] == [("k_1", 200), ("k_2", 500)]
     assert [notice.kind for notice in service.notices] == ["bad_result"]

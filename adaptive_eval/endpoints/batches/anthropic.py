@@ -9,7 +9,7 @@ Requests come here as they would go to a chat API and are turned into messages; 
 is one reader of answers.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import orjson
@@ -66,11 +66,10 @@ class AnthropicBatches:
         """Cancel the batch; requests that are being answered may still be finished."""
         await self._wire.post(f"/messages/batches/{batch}/cancel", {})
 
-    async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
+    async def results(self, state: BatchState) -> list[BatchResult]:
         """The lines of the results, at the address that they have by rule: a key goes nowhere else."""
-        async for line in self._wire.lines(f"/messages/batches/{state.id}/results"):
-            if (result := _result(line)) is not None:
-                yield result
+        lines = await self._wire.lines(f"/messages/batches/{state.id}/results")
+        return [result for line in lines if (result := _result(line)) is not None]
 
 
 def message_params(body: Mapping[str, object]) -> dict[str, object]:

@@ -5,7 +5,7 @@ its results and is paid for. Requests that failed stand in a file of their own, 
 https://platform.openai.com/docs/api-reference/batch
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import orjson
@@ -75,12 +75,10 @@ class OpenAiBatches:
         """Ask for the end of a batch, which comes within ten minutes."""
         await self._wire.post(f"/batches/{batch}/cancel", {})
 
-    async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
+    async def results(self, state: BatchState) -> list[BatchResult]:
         """The results of a batch, from its files of answers and of errors."""
-        for file in state.files:
-            async for line in self._wire.lines(f"/files/{file}/content"):
-                if (result := result_of(line)) is not None:
-                    yield result
+        files = [await self._wire.lines(f"/files/{file}/content") for file in state.files]
+        return results_of(line for lines in files for line in lines)
 
 
 def listed_in(page: object) -> Sequence[object]:
@@ -122,6 +120,11 @@ def _trouble(batch: object) -> tuple[str, bool]:
     errors = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
     reason = "; ".join(str(one.get("message") or one.get("code")) for one in errors[:3])
     return reason, any(one.get("code") in _BUSY for one in errors)
+
+
+def results_of(lines: Iterable[object]) -> list[BatchResult]:
+    """The results that name a request."""
+    return [result for line in lines if (result := result_of(line)) is not None]
 
 
 def result_of(line: object) -> BatchResult | None:

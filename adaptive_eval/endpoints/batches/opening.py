@@ -29,10 +29,9 @@ class BatchService:
         self.format = _format(config, settings, wire)
         self._bodies = BodyBuilder(config, sampling)
         self._sampling = sampling
-        told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
         read = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
-        longest, keeps = told if isinstance(told, int) else None, sampling.logprobs == KEEP_TOKENS
-        self._reader = AnswerReader(read, wire.secrets, longest, wire.note, keeps_tokens=keeps)
+        keeps = sampling.logprobs == KEEP_TOKENS
+        self._reader = AnswerReader(read, wire.secrets, sampling.longest_answer, wire.note, keeps_tokens=keeps)
         self._replica = config.replicas[0] + BATCHED
 
     def sized(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:

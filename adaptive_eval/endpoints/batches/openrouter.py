@@ -6,12 +6,12 @@ https://openrouter.ai/docs/batch-quickstart
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
 
-from adaptive_eval.endpoints.batches.openai import listed_in, plain_state, result_of
+from adaptive_eval.endpoints.batches.openai import listed_in, plain_state, results_of
 from adaptive_eval.endpoints.batches.response_fields import fields_of
 from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchState
 from adaptive_eval.endpoints.batches.wire import BatchWire
@@ -53,11 +53,9 @@ class OpenRouterBatches:
         """Raise `Rejected`: the service cannot cancel a batch."""
         raise Rejected("batches of openrouter cannot be cancelled")
 
-    async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
+    async def results(self, state: BatchState) -> list[BatchResult]:
         """The results that came with the batch."""
-        for line in state.inline:
-            if (result := result_of(line)) is not None:
-                yield result
+        return results_of(state.inline)
 
 
 def _state(said: object) -> BatchState:

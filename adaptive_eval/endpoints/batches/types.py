@@ -4,7 +4,7 @@ A batch is found again by what is written into it: its key stands in its metadat
 before the id of each of its requests (`custom_id`), which comes back with the result.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Literal, Protocol, Self
@@ -166,7 +166,7 @@ class BatchFormat(Protocol):
         """Ask for its end; what is answered by then is among its results."""
         ...
 
-    def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
+    async def results(self, state: BatchState) -> list[BatchResult]:
         """Every result that can be read."""
         ...
 

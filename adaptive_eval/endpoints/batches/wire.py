@@ -6,9 +6,10 @@ answer is lost, whether there is a batch now must be found out before anything e
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx2
 import orjson
@@ -33,12 +34,13 @@ from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
 from adaptive_eval.errors import Unavailable
 
+T = TypeVar("T")
+
 CALL_SECONDS = 120.0
 TRANSFER_SECONDS = 3600.0
 """Requests may be many, and so may results."""
 ANSWER_BYTES = 16 * 1024 * 1024
 RESULT_BYTES = 1024**3
-LINE_BYTES = 32 * 1024 * 1024
 LONGEST_WAIT = 600.0
 """That refusals for want of room are waited out in one call; whoever polls asks again anyway."""
 SHOWN_OF_A_WAIT = 60
@@ -126,16 +128,11 @@ class BatchWire:
 
         return await self._repeated(attempt)
 
-    async def lines(self, path: str) -> AsyncIterator[object]:
-        """Yield the values of a file of JSON lines; lines that are no JSON are passed over.
-
-        Where it breaks off, it is read once more from its beginning: whoever counts must see what came twice.
-        """
-
-        values = await self._repeated(lambda: self._lines(path))
-        assert isinstance(values, list)
-        for value in values:
-            yield value
+    async def lines(self, path: str) -> list[object]:
+        """The values of a file of JSON lines; lines that are no JSON are passed over."""
+        limit, most = TRANSFER_SECONDS, RESULT_BYTES
+        body = await self._repeated(lambda: self._fetch("GET", path, limit=limit, most=most))
+        return [value for line in body.split(b"\n") if (value := self._line(line)) is not None]
 
     async def close(self) -> None:
         """Close every connection."""
@@ -143,12 +140,12 @@ class BatchWire:
 
     # -- one call ------------------------------------------------------------------------------------------------
 
-    async def _repeated(self, attempt: Callable[[], Awaitable[object]]) -> object:
+    async def _repeated(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call until it is answered, or has failed for as long as a model may."""
         attempts = self._limits.attempts
         persistence = RetryDecision(self._limits, attempts, attempts, LONGEST_WAIT, self._clock)
 
-        async def once() -> object:
+        async def once() -> T:
             try:
                 return await attempt()
             except Failure as failure:
@@ -162,11 +159,20 @@ class BatchWire:
                 raise
 
         try:
-            return await persistence.retrying(self._sleep)(once)
+            result: T = await persistence.retrying(self._sleep)(once)
+            return result
         except Failure as failure:
             raise Unavailable(f"its batch service at {self._root}: {failure.kind}: {failure}") from None
 
-    async def _call(
+    async def _call(self, method: str, path: str, **options: Any) -> object:
+        """Make one call and decode the reply; `options` are those of `_fetch`."""
+        body = await self._fetch(method, path, **options)
+        try:
+            return parse_server_json(body)
+        except ValueError:
+            raise Failure(FailureKind.BAD_RESPONSE, "the batch service said something that is not JSON") from None
+
+    async def _fetch(
         self,
         method: str,
         path: str,
@@ -177,7 +183,7 @@ class BatchWire:
         limit: float = CALL_SECONDS,
         most: int = ANSWER_BYTES,
         http: httpx2.AsyncClient | None = None,
-    ) -> object:
+    ) -> bytes:
         http = http or self._http
         request = http.build_request(
             method,
@@ -192,25 +198,7 @@ class BatchWire:
             async with asyncio.timeout(limit):
                 response = await http.send(request)
         self._require_success(response.status_code, response.content, response.headers)
-        return self._decoded(response.content)
-
-    async def _lines(self, path: str) -> list[object]:
-        request = self._http.build_request(
-            "GET",
-            self._root + path,
-            extensions={"timeout": httpx_timeouts(TRANSFER_SECONDS), MOST_BYTES: RESULT_BYTES},
-        )
-        with raising_failures(self.secrets, TRANSFER_SECONDS):
-            async with asyncio.timeout(TRANSFER_SECONDS):
-                response = await self._http.send(request, stream=True)
-                try:
-                    if response.status_code != 200:
-                        await response.aread()
-                        self._require_success(response.status_code, response.content, response.headers)
-                    values = [self._line(line) async for line in _split(response)]
-                finally:
-                    await response.aclose()
-        return [value for value in values if value is not None]
+        return response.content
 
     def _line(self, line: bytes) -> object:
         """Parse one line of a file; None if it is empty or no JSON."""
@@ -234,12 +222,6 @@ class BatchWire:
         )  # raises, but for what a prompt may be refused for
         raise Refusal(status, f"HTTP {status}: the batch service refuses a batch as a whole: {signal}")
 
-    def _decoded(self, body: bytes) -> object:
-        try:
-            return parse_server_json(body)
-        except ValueError:
-            raise Failure(FailureKind.BAD_RESPONSE, "the batch service said something that is not JSON") from None
-
 
 NEVER_ARRIVED = frozenset({FailureKind.UNREACHABLE, FailureKind.RATE_LIMITED, FailureKind.OUT_OF_FILES})
 """Failures after which nothing was created."""
@@ -254,15 +236,3 @@ class MaybeCreated(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.kind}: {failure}")
         self.failure = failure
-
-
-async def _split(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The lines of a body as it comes."""
-    rest = b""
-    async for part in response.aiter_bytes():
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            yield line
-        if len(rest) > LINE_BYTES:
-            raise Failure(FailureKind.BAD_RESPONSE, f"a line of results is longer than {LINE_BYTES} bytes")
-    yield rest
