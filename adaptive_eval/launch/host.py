@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from adaptive_eval.errors import EndpointError, LaunchFailed
 from adaptive_eval.files import FileLock, holder_of, is_locked
 from adaptive_eval.launch.reserving import reservation_file
-from adaptive_eval.launch.server import LaunchedServer, OnEvent
+from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.store import PlaceAwaited, ServerReleased
+from adaptive_eval.supply.hosts import OnEvent, OnLost, ServerHost
 
 POLL_SECONDS = 0.5
 
@@ -98,20 +99,18 @@ class _HeldPlace(NamedTuple):
     """Seconds until it was had, where another run had it, or one that is taken before it."""
 
 
-OnLost = Callable[[EndpointError | None], None]
-
-
-class Host:
+class Host(ServerHost):
     """Serves one of its models at a time, or two while the last answers of one still come; models are named by their
     numbers in the run."""
 
     has_place = True
     """This machine does not go away."""
-    is_kept = False
-    found_model: int | None = None
+    keeps_place = True
+    """No other run gets it before this one ends."""
 
     def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
         self.servers = servers
+        self.own = place is None and len(servers) == 1
         self._place = place
         """What the models share, such as gpu0; None for a model with a place of its own."""
         self._places = places
@@ -122,21 +121,6 @@ class Host:
     @property
     def models(self) -> Sequence[int]:
         return tuple(self.servers)
-
-    @property
-    def own(self) -> bool:
-        """Whether no other model can take the place."""
-        return self._place is None and len(self.servers) == 1
-
-    @property
-    def lasting(self) -> "Host":
-        """This host, whose place no other run gets before this one ends."""
-        return self
-
-    @property
-    def overlapping(self) -> "Host":
-        """This host, with two models up at a time if their memory allows."""
-        return self
 
     @property
     def up(self) -> bool:
@@ -189,7 +173,7 @@ class Host:
             self._loaded = None
             await self._vacate(self.servers[model], tell)
 
-    def abandon(self, model: int, error: BaseException) -> None:
+    def abandon(self, model: int, error: EndpointError) -> None:
         self.servers[model].endpoint.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:

@@ -18,7 +18,8 @@ from adaptive_eval.launch.command import is_free
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.process import ServerLog, ServerProcess
 from adaptive_eval.launch.types import HOST
-from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching
+from adaptive_eval.store import ServerDied, ServerLaunched, ServerLaunching
+from adaptive_eval.supply.hosts import OnEvent
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 10.0
@@ -90,8 +91,6 @@ does not come up again."""
 
 PORTS = 5
 """So many ports are tried where other programs take them, one after the other, before the server can have them."""
-
-OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,28 +27,11 @@ LOGS = "logs"
 """The folder in a run's directory that servers print to."""
 
 
-class StartedHost(ServerHost, Protocol):
-    """A host that starts servers, here or elsewhere."""
-
-    @property
-    def up(self) -> bool:
-        """One of its models is served."""
-        ...
-
-    async def unload(self, *, at_once: bool = False) -> None:
-        """Serve nothing."""
-        ...
-
-    def kill(self) -> None:
-        """Make what is being stopped end at once."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class OpenedHosts:
     """Hosts, and the endpoint of each model that they serve, by model index; nothing is started yet."""
 
-    hosts: Sequence[StartedHost]
+    hosts: Sequence[ServerHost]
     endpoints: Mapping[int, Endpoint]
 
 

@@ -21,8 +21,9 @@ from adaptive_eval.endpoints.redaction import kept_from_answers
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.launch.host import ExclusivePlaces
-from adaptive_eval.running.launched import OpenedHosts, StartedHost, open_hosts
+from adaptive_eval.running.launched import OpenedHosts, open_hosts
 from adaptive_eval.supply.batches import BatchedEndpoint
+from adaptive_eval.supply.hosts import ServerHost
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class Serving:
 
     endpoints: Sequence[Endpoint]
     """One for each model, in their order."""
-    hosts: Sequence[StartedHost] = ()
+    hosts: Sequence[ServerHost] = ()
     """Hosts that start servers; each must be loaded before its endpoint answers."""
     secrets: tuple[str, ...] = ()
     """Secrets that servers are sent, in every form; no answer is stored with one."""

@@ -9,11 +9,11 @@ answer.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.errors import EndpointError, LaunchFailed
 from adaptive_eval.launch.server import RESTARTS
 from adaptive_eval.record.sites import place_words
 from adaptive_eval.sites.endpoint import SitesEndpoint
@@ -29,7 +29,7 @@ from adaptive_eval.store import (
     SiteLost,
     SitePlaced,
 )
-from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost
+from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost
 
 OfServer = TypeVar("OfServer", ServerLaunching, ServerLaunched, ServerDied, ServerReleased)
 
@@ -64,20 +64,10 @@ class PlaceWait:
     """How long a place is waited for, and who is told what it waits for."""
 
     seconds: float
-    longer: "MayWaitLonger"
-    tell: "OnMissing"
-
-
-class MayWaitLonger(Protocol):
+    longer: Callable[[], bool]
     """Whether to go on waiting when the time is over."""
-
-    def __call__(self) -> bool: ...
-
-
-class OnMissing(Protocol):
-    """Hears what a place lacks, once."""
-
-    def __call__(self, asked: str, missing: str) -> None: ...
+    tell: Callable[[str, str], None]
+    """Hears what was asked for, and what of it is missing, once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +136,14 @@ class SiteGroup:
         return not told
 
 
-class SiteHost:
-    """One site: a `ServerHost` whose servers run on a node of the cluster, one at a time."""
-
-    own = False
-    lasting = None
-    """Others may get what it takes of its node."""
-    overlapping = None
+class SiteHost(ServerHost):
+    """One site: a host whose servers run on a node of the cluster, one at a time; others may get what it takes of its
+    node."""
 
     def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
         """`kept`: it is there, from an earlier start of the run."""
         self.is_kept = kept
-        self.found_model: int | None = None
+        self.found_model = None
         self._plan, self._cluster, self._group = plan, cluster, group
         self._handle: SiteHandle | None = None
         self._ending: SiteHandle | None = None
@@ -234,7 +220,7 @@ class SiteHost:
             if served:
                 tell(ServerReleased(self._plan.services[model].name, self._plan.site))
 
-    def abandon(self, model: int, error: BaseException) -> None:
+    def abandon(self, model: int, error: EndpointError) -> None:
         self._plan.services[model].endpoint.abandoned(self._plan.site, str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:

@@ -1,7 +1,8 @@
 """Places where servers of a run are started: one machine, one GPU, one node of a cluster."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import Event
@@ -21,84 +22,76 @@ class PlaceLost(Exception):
         self.for_good = for_good
 
 
-class ServerHost(Protocol):
-    """A place where one of some models can be served at a time; hosts of a pool have the same models."""
+class ServerHost(ABC):
+    """A place where one of some models can be served at a time; hosts of a pool have the same models.
+
+    What is not abstract is what it is where others may get a place as soon as nothing is served there.
+    """
+
+    is_kept = False
+    """Whether an earlier start of the run has left the place with what it served: it is had at once."""
+    found_model: int | None = None
+    """The model that an earlier start has left here, if any."""
+    own = False
+    """Whether nobody else can take the place of its only model: that can be served again at any time."""
+    keeps_place = False
+    """Whether the place stays the run's while nothing is served there, so that a model can rest."""
 
     @property
+    @abstractmethod
     def models(self) -> Sequence[int]:
         """The models that can be served here."""
-        ...
 
     @property
+    @abstractmethod
     def has_place(self) -> bool:
         """Whether the host can be used at once; if not, the run has to `acquire` it first."""
-        ...
 
     @property
-    def is_kept(self) -> bool:
-        """Whether an earlier start of the run has left the place with what it served: it is had at once."""
-        ...
+    @abstractmethod
+    def up(self) -> bool:
+        """Whether one of its models is served, or a place is held for it."""
 
-    @property
-    def found_model(self) -> int | None:
-        """The model that an earlier start has left here, if any."""
-        ...
-
-    @property
-    def own(self) -> bool:
-        """Whether nobody else can take the place of its only model: that can be served again at any time."""
-        ...
-
-    @property
-    def lasting(self) -> "LastingHost | None":
-        """This host, if its place stays the run's while nothing is served there."""
-        ...
-
-    @property
-    def overlapping(self) -> "OverlappingHost | None":
-        """This host, if it may have memory for two models."""
-        ...
-
+    @abstractmethod
     async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
         """Have the place, probably for this model; raises `EndpointError` if it cannot be had."""
-        ...
 
+    @abstractmethod
     async def load(self, model: int, tell: OnEvent) -> None:
         """Serve this model in place of the one before; raises `EndpointError` if it cannot be, and `PlaceLost`."""
-        ...
 
+    @abstractmethod
     async def release(self, model: int, tell: OnEvent) -> None:
         """Stop the server of this model, if it is up; a place that had to be acquired is given back."""
-        ...
 
+    @abstractmethod
     def abandon(self, model: int, error: EndpointError) -> None:
         """Tell the requests that wait for this model that nobody brings it up any more."""
-        ...
 
+    @abstractmethod
+    async def unload(self, *, at_once: bool = False) -> None:
+        """Serve nothing, and stop what sleeps."""
 
-class LastingHost(Protocol):
-    """A place that stays the run's: a server that is stopped there can be started again at any time."""
+    @abstractmethod
+    def kill(self) -> None:
+        """Make what is being stopped end at once."""
 
     async def rest(self, model: int, tell: OnEvent) -> None:
-        """Stop the server of this model, or put it to sleep, if it is up."""
-        ...
-
-
-class OverlappingHost(Protocol):
-    """A place where a model can be loaded while the last answers of another one still come."""
+        """Stop the server of this model, or put it to sleep, if it is up; only where the place is kept."""
+        raise NotImplementedError
 
     def has_room_for_both(self, model: int, other: int) -> bool:
-        """Whether both models fit into memory."""
-        ...
+        """Whether both models fit into memory: one is loaded while the last answers of the other still come."""
+        return False
 
     def retire(self, model: int) -> None:
-        """Send this model nothing new here, as another one is loaded beside it."""
-        ...
+        """Send this model nothing new here, as another one is loaded beside it; only where there is room for both."""
+        raise NotImplementedError
 
     def idle(self, model: int) -> bool:
-        """Whether nobody waits for an answer of its server here."""
-        ...
+        """Whether nobody waits for an answer of a retired model's server here."""
+        raise NotImplementedError
 
     def leave(self, model: int, tell: OnEvent) -> Coroutine[Any, Any, None]:
         """Stop the server of a retired model; from this call on no request is sent to it."""
-        ...
+        raise NotImplementedError

@@ -13,7 +13,7 @@ itself loses its server, too, while nothing is asked of it: the server is starte
 model wanted. At a place that stays the run's, a server is stopped or put to sleep while its model only waits for a
 batch of another one (`idle_servers`).
 
-A place with memory for two (`OverlappingHost`) is not drained before a swap. As soon as everything that its model has
+A place with memory for two (`has_room_for_both`) is not drained before a swap. As soon as everything that its model has
 to be asked is with the server, the next model is loaded and asked, while the last answers of the one before still come.
 That one's server is stopped when they are there, and only then comes a third. If a model does not start beside another
 one, the place is drained before every later swap.
@@ -83,8 +83,7 @@ class _Place:
 
     def can_overlap(self, served: int, model: int) -> bool:
         """Whether the model can be loaded while the last answers of the served one still come."""
-        overlapping = None if self.narrow or model == served else self.host.overlapping
-        return overlapping is not None and overlapping.has_room_for_both(served, model)
+        return not self.narrow and model != served and self.host.has_room_for_both(served, model)
 
     def empty(self) -> None:
         """Mark the place as empty and given back."""
@@ -175,12 +174,12 @@ class ServerPool(Supply):
 
     def _stop_if_unneeded(self, place: _Place, model: int, demand: Demand) -> None:
         """Stop a server for good if its model is settled, and for now if it is idle and can be started again here."""
-        host, lasting = place.host, place.host.lasting
+        host = place.host
         if demand.is_settled(model):
             self._stop(place, host.release(model, self._note))
-        elif lasting and ((host.own and demand.is_resting(model)) or demand.is_idle_for_long(model)):
+        elif host.keeps_place and ((host.own and demand.is_resting(model)) or demand.is_idle_for_long(model)):
             self._note(ServerRests(self._names[model], demand.awaited_models(model)))
-            self._stop(place, lasting.rest(model, self._note))
+            self._stop(place, host.rest(model, self._note))
 
     # -- servers that start and stop -----------------------------------------------------------------------------------
 
@@ -188,8 +187,8 @@ class ServerPool(Supply):
         """Bring a model up, beside the one before if its last answers may still come."""
         host, before, beside = place.host, place.served, False
         place.model, place.is_up = model, False
-        if before is not None and host.overlapping is not None and _overlaps(place, before, model, demand):
-            host.overlapping.retire(before)
+        if before is not None and _overlaps(place, before, model, demand):
+            host.retire(before)
             place.retired, beside = before, True
             self._stop_retired(place, demand)
         place.move = asyncio.create_task(host.load(model, self._note))
@@ -231,11 +230,11 @@ class ServerPool(Supply):
 
     def _stop_retired(self, place: _Place, demand: Demand) -> None:
         """Stop the server of the model before once its last answers are there."""
-        model, overlapping = place.retired, place.host.overlapping
-        if model is None or overlapping is None or place.retirement is not None:
+        model, host = place.retired, place.host
+        if model is None or place.retirement is not None:
             return
-        if not demand.in_flight(model) or (self.servers(model) and overlapping.idle(model)):
-            place.retirement = asyncio.create_task(overlapping.leave(model, self._note))
+        if not demand.in_flight(model) or (self.servers(model) and host.idle(model)):
+            place.retirement = asyncio.create_task(host.leave(model, self._note))
             place.retirement.add_done_callback(partial(self._on_retired, place))
 
     def _on_retired(self, place: _Place, retirement: _Task) -> None:

@@ -43,9 +43,7 @@ class Cloud:
 class PassingPlace:
     """One place of a cloud."""
 
-    own = False
-    lasting = None
-    overlapping = None
+    own = keeps_place = False
 
     def __init__(self, cloud: Cloud, models: Sequence[int] = range(len(NAMES)), found: int | None = None) -> None:
         self.models, self.found_model, self.is_kept = models, found, found is not None
@@ -57,6 +55,9 @@ class PassingPlace:
         self.loads: list[int] = []
         self.in_vain = 0
         cloud.places.append(self)
+
+    def has_room_for_both(self, model: int, other: int) -> bool:
+        return False
 
     async def acquire(self, model: int, tell: Callable[[Event], None], lost: Lost) -> None:
         assert not self.has_place

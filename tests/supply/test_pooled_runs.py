@@ -27,7 +27,6 @@ from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
 from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 from adaptive_eval.study.timed import drive_in_time
-from adaptive_eval.supply.hosts import LastingHost, OverlappingHost
 
 
 class FakeHost:
@@ -35,9 +34,8 @@ class FakeHost:
 
     has_place, is_kept = True, False
     own = False
-    lasting: LastingHost | None = None
+    keeps_place = False
     found_model: int | None = None
-    overlapping: OverlappingHost | None = None
 
     def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
         self.models = models
@@ -61,6 +59,9 @@ class FakeHost:
             raise LaunchFailed("its server exited with status 1 before it was ready")
         self.loaded = model
         tell(ServerLaunched(model=list(SKILLS)[model]))
+
+    def has_room_for_both(self, model: int, other: int) -> bool:
+        return False
 
     async def acquire(
         self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
@@ -152,7 +153,7 @@ async def test_servers_that_are_stopped_and_started_again_decide_nothing(tmp_pat
             endpoint.skill = skill
     beds[1].hosts = hosts = [FakeHost(beds[1], [model]) for model in range(3)]
     for host in hosts:
-        host.own, host.lasting = True, host
+        host.own = host.keeps_place = True
     for bed in beds:
         await bed.start()
     assert beds[1].looks() == beds[0].looks()
@@ -367,14 +368,13 @@ class RoomyPlace:
     """A place of a pool where some models fit beside each other; it finds it wrong when a server in use is stopped."""
 
     has_place, is_kept = True, False
-    own = False
-    lasting = None
+    own = keeps_place = False
     found_model: int | None = None
     models = tuple(range(len(SKILLS)))
 
     def __init__(self, name: str, bed: Bed, fits: Fits, *, small: bool = False) -> None:
         """`small`: nothing starts beside another one, whatever `fits` says."""
-        self.name, self.fits, self.small, self.overlapping = name, fits, small, self
+        self.name, self.fits, self.small = name, fits, small
         self.endpoints = {
             model: LaunchedEndpoint(partial(FakeEndpoint, who, skill, delay=0.004))
             for model, (who, skill) in enumerate(SKILLS.items())

@@ -78,14 +78,13 @@ class FakeHost:
         models: Sequence[int] = (ADA, BOB, CYD),
         *,
         own: bool = False,
-        lasting: bool = False,
+        keeps_place: bool = False,
         room_for_two: bool = False,
         passing: bool = False,
     ) -> None:
         """`passing`: the place has to be acquired."""
         self.models, self.own, self.has_place = models, own, not passing
-        self.lasting = self if lasting else None
-        self.overlapping = self if room_for_two else None
+        self.keeps_place, self.room_for_two = keeps_place, room_for_two
         self.did: list[str] = []
         self.fails: dict[int | None, BaseException] = {}
         """The error of loading a model, or of acquiring the place (None)."""
@@ -115,7 +114,7 @@ class FakeHost:
         self.abandoned.append(model)
 
     def has_room_for_both(self, model: int, other: int) -> bool:
-        return True
+        return self.room_for_two
 
     def retire(self, model: int) -> None:
         self.did.append(f"retired {NAMES[model]}")
@@ -145,7 +144,7 @@ class PoolBench:
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can_take_its_place(own: bool) -> None:
-    host = FakeHost([ADA], own=own, lasting=True)
+    host = FakeHost([ADA], own=own, keeps_place=True)
     bench = PoolBench(host)
     up, stopped = ["up ada"], ["up ada", "stopped ada"]
     assert await bench.settle(wanted={ADA}) == [ServerUp(ADA)]
@@ -158,16 +157,16 @@ async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can
     assert host.did == ([*stopped, "up ada"] if own else up)
 
 
-@pytest.mark.parametrize("lasting", [True, False])
-async def test_a_server_that_waits_for_a_batch_is_stopped_where_its_place_stays(lasting: bool) -> None:
-    host = FakeHost([ADA], lasting=lasting)
+@pytest.mark.parametrize("keeps_place", [True, False])
+async def test_a_server_that_waits_for_a_batch_is_stopped_where_its_place_stays(keeps_place: bool) -> None:
+    host = FakeHost([ADA], keeps_place=keeps_place)
     bench = PoolBench(host)
     await bench.settle(wanted={ADA})
     said = await bench.settle(idle={ADA: ("bob",)})
-    assert said == ([Noted(ServerRests("ada", ("bob",))), PlaceFreed()] if lasting else [])
+    assert said == ([Noted(ServerRests("ada", ("bob",))), PlaceFreed()] if keeps_place else [])
     assert await bench.settle(idle={ADA: ("bob",)}) == []
     await bench.settle(wanted={ADA})
-    assert host.did == (["up ada", "stopped ada", "up ada"] if lasting else ["up ada"])
+    assert host.did == (["up ada", "stopped ada", "up ada"] if keeps_place else ["up ada"])
 
 
 async def test_a_settled_model_gives_its_place_to_the_next_one() -> None:
