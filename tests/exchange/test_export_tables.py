@@ -9,7 +9,7 @@ import pytest
 from small_run import HOSTILE, MODELS, make_run, make_trial, ragged
 
 from adaptive_eval.exchange.export import ExportRequest, export
-from adaptive_eval.exchange.tables.writer import COLUMNS, FORMULA
+from adaptive_eval.exchange.tables.writer import FORMULA
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:
@@ -51,6 +51,7 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
         "replica": "http://127.0.0.1:9/v1",
         "completion_bpt": 0.5,
         "prompt_bpt": 1.25,
+        "removed": False,
         "text": "It is 3",
         "reasoning": "because",
         "token_logprobs": None,
@@ -66,11 +67,20 @@ def test_both_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> N
     ]
     cells = csv_rows(export(ExportRequest(directory, "csv", texts=True)).path)
     for row, line in zip(cells, lines, strict=True):
-        assert row.keys() == line.keys()
-        for name, kind in COLUMNS.items():
-            value = line[name]
-            given = json.loads(row[name]) if kind != "text" and row[name] else row[name] or None
-            assert given == (value or None if kind == "text" else value), name
+        assert list(row) == list(line)
+        for name, value in line.items():
+            if isinstance(value, str | bool):
+                assert row[name] == str(value), name
+            else:
+                assert json.loads(row[name] or "null") == (None if value == {} else value), name
+
+
+def test_trials_of_a_model_that_has_left_the_run_are_marked(tmp_path: Path) -> None:
+    make_run(tmp_path, ragged())
+    alone = {"objective": {"kind": "precision", "half_width": 0.1}, "trials": {"min": 1, "max": 5}}
+    directory = make_run(tmp_path, [], models=[{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}], **alone)
+    rows = csv_rows(export(ExportRequest(directory, "csv")).path)
+    assert {(row["model"], row["removed"]) for row in rows} == {("org/ada: 7b", "True"), ("bob", "False")}
 
 
 def test_without_a_grade_there_is_no_category(tmp_path: Path) -> None:
@@ -103,8 +113,9 @@ def test_a_negative_number_stays_a_number(tmp_path: Path) -> None:
 
 def test_texts_are_left_out_of_csv_and_can_be_left_out_elsewhere(tmp_path: Path) -> None:
     directory = make_run(tmp_path, ragged())
-    assert list(csv_rows(export(ExportRequest(directory, "csv")).path)[0]) == list(COLUMNS)
-    assert "text" not in json_rows(export(ExportRequest(directory, "jsonl", texts=False)).path)[0]
+    without = json_rows(export(ExportRequest(directory, "jsonl", texts=False)).path)[0]
+    assert list(csv_rows(export(ExportRequest(directory, "csv")).path)[0]) == list(without)
+    assert not {"text", "reasoning", "token_logprobs"} & without.keys()
 
 
 def test_what_is_no_unicode_does_not_stop_an_export(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import orjson
 
@@ -20,7 +19,6 @@ from adaptive_eval.store.rows import valid_text
 
 FORMULA = frozenset("=+-@＝＋－＠")
 APOSTROPHE = "'"
-ColumnKind = Literal["text", "integer", "number", "mapping"]
 Row = dict[str, object]
 
 
@@ -32,57 +30,11 @@ def harmless(value: object) -> object:
     return APOSTROPHE + text if text.lstrip()[:1] in FORMULA or text[:1] in ("\t", "\n") else text
 
 
-def _grade(record: TrialRecord, rubric: Rubric) -> Row:
-    category = record.category
-    return {
-        "category": category,
-        "label": None if category is None else rubric.names[category],
-        "value": None if category is None else float(rubric.weights[category]),
-        "grader_error": record.grader_error,
-    }
-
-
-COLUMNS: dict[str, ColumnKind] = {
-    "model": "text",
-    "question": "text",
-    "trial": "integer",
-    "category": "integer",
-    "label": "text",
-    "value": "number",
-    "round": "integer",
-    "seed": "integer",
-    "finish_reason": "text",
-    "flags": "text",
-    "extracted": "text",
-    "signals": "mapping",
-    "grader_error": "text",
-    "prompt_tokens": "integer",
-    "completion_tokens": "integer",
-    "tokens": "integer",
-    "usd": "number",
-    "gpu_seconds": "number",
-    "latency": "number",
-    "ttft": "number",
-    "attempts": "integer",
-    "replica": "text",
-    "completion_bpt": "number",
-    "prompt_bpt": "number",
-}
-"""`category` is the number and `label` its name; both and `value` are empty where the grader failed, as `grader_error`
-says. `flags` are those of the answer (truncated, empty, refusal ...), `signals` those of the grader."""
-TEXTS: dict[str, ColumnKind] = {"text": "text", "reasoning": "text", "token_logprobs": "mapping"}
-"""Columns of what the model wrote, and with `logprobs: tokens` its tokens and their natural log-probabilities."""
-
-
-def columns(texts: bool) -> dict[str, ColumnKind]:
-    """The columns of a row."""
-    return COLUMNS | TEXTS if texts else COLUMNS
-
-
 def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
-    """Every stored trial, one at a time."""
+    """Every stored trial, one at a time; `texts`: with what the model wrote, and its tokens where they are kept."""
+    in_run = source.run.setup.roster.models
     for record in source.reader.trials():
-        row = _row(record, source.rubric)
+        row = _row(record, source.rubric) | {"removed": record.model not in in_run}
         if texts:
             row["text"], row["reasoning"] = valid_text(record.answer.text), valid_text(record.answer.reasoning)
             told = record.answer.token_logprobs
@@ -94,18 +46,24 @@ def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
 
 
 def _row(record: TrialRecord, rubric: Rubric) -> Row:
-    answer = record.answer
+    """`category` is the number and `label` its name; both and `value` are empty where the grader failed, as
+    `grader_error` says. `flags` are those of the answer (truncated, empty, refusal ...), `signals` those of the
+    grader."""
+    answer, category = record.answer, record.category
     return {
         "model": record.model,
         "question": record.question,
         "trial": record.trial,
-        **_grade(record, rubric),
+        "category": category,
+        "label": None if category is None else rubric.names[category],
+        "value": None if category is None else float(rubric.weights[category]),
         "round": record.round,
         "seed": answer.seed,
         "finish_reason": answer.finish_reason,
         "flags": " ".join(sorted(answer.signals)),
         "extracted": record.extracted,
         "signals": dict(record.signals),
+        "grader_error": record.grader_error,
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
         "tokens": record.cost.tokens,
@@ -129,13 +87,13 @@ def write_jsonl(source: ExportSource, path: Path, texts: bool, on_progress: OnPr
 
 
 def write_csv(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
-    """One row a trial."""
-    names = list(columns(texts))
+    """One row a trial, under the names of its columns."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
         for number, row in enumerate(rows(source, texts), 1):
-            writer.writerow([harmless(_plain(row[name])) for name in names])
+            if number == 1:
+                writer.writerow(row)
+            writer.writerow([harmless(_plain(value)) for value in row.values()])
             on_progress(number)
 
 
