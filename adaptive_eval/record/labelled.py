@@ -306,8 +306,8 @@ def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Lab
         last[row.model] = max(last.get(row.model, 0), row.round)
     cells: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in stored.reader.places():
-        if place.round <= last.get(place.model, -1) and place.key.question in stored.setup.roster.questions:
-            cells[place.model, place.key.question].append(place.key.trial)
+        if place.round <= last.get(place.model, -1) and place.question in stored.setup.roster.questions:
+            cells[place.model, place.question].append(place.trial)
     queues: dict[str, list[tuple[int, bytes, Labelled]]] = defaultdict(list)
     for (model, question), trials in cells.items():
         answers = sorted((Labelled(model, question, trial) for trial in trials), key=_draw_key)

@@ -187,8 +187,8 @@ def trials_to_ask_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
             rounds[place.model, place.round].append(place)
     again: dict[str, list[TrialKey]] = {}
     for (model, _), places in rounds.items():
-        late = [place.key for place in places if place.timed_out]
-        missing = [place.key for place in places if place.unanswered]
+        late = [place.key for place in places if place.has_flag("timed_out")]
+        missing = [place.key for place in places if place.has_flag("unanswered")]
         missing += [] if enough_answers(len(late), len(places)) else late
         if missing:
             again.setdefault(model, []).extend(missing)

@@ -93,7 +93,6 @@ from adaptive_eval.store.records import (
     TrialKey as TrialKey,
     TrialPlace as TrialPlace,
     TrialRecord as TrialRecord,
-    TrialUse as TrialUse,
     answer_digest as answer_digest,
 )
 from adaptive_eval.store.roster import (

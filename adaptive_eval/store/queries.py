@@ -13,7 +13,7 @@ from adaptive_eval.store.records import (
     ReplicaSums,
     RoundCount,
     TrialFacts,
-    TrialUse,
+    TrialPlace,
 )
 
 # what is longer than the size that counts is stored compressed, as a BLOB
@@ -62,16 +62,6 @@ class TrialRow(NamedTuple):
     """Where its texts lie, if not here."""
     row: int | None
     token_logprobs: bytes | None
-
-
-class PlaceRow(NamedTuple):
-    """The columns of a trial that say where it belongs."""
-
-    model: str
-    round: int
-    question: str
-    trial: int
-    flags: str | None
 
 
 _MEANT = {
@@ -177,7 +167,6 @@ class Queries:
     grading_uses: str
     places: str
     cells: str
-    uses: str
     spending: str
     graded: str
     round_counts: str
@@ -194,9 +183,8 @@ def sqlite_queries(*, checked: bool, segmented: bool, tokens: bool = False) -> Q
         judge_use=_JUDGE_USE,
         comparisons=_COMPARISONS,
         grading_uses=_GRADING_USES,
-        places=selected(PlaceRow._fields) + "ORDER BY trials.id",
+        places=selected(TrialPlace._fields) + "ORDER BY trials.id",
         cells=selected(CellExtent._fields) + "WHERE trials.id <= ? AND round <= ? GROUP BY model, question",
-        uses=selected(TrialUse._fields) + "ORDER BY trials.id",
         spending=_SPENDING,
         # one by one: to bring millions into groups takes longer than to count them where they come
         graded="SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL",

@@ -31,10 +31,8 @@ from adaptive_eval.store.records import (
     StoredLook,
     StoredOutcome,
     TrialFacts,
-    TrialKey,
     TrialPlace,
     TrialRecord,
-    TrialUse,
     total_bits,
     wasted_use,
 )
@@ -208,10 +206,8 @@ class RunReader:
         return uses
 
     def places(self) -> Iterator[TrialPlace]:
-        """The round of every trial, and whether its answer came."""
-        for row in map(queries.PlaceRow._make, self._stream(self._queries.places)):
-            key, flags = TrialKey(row.question, row.trial), (row.flags or "").split()
-            yield TrialPlace(row.model, row.round, key, "timed_out" in flags, "unanswered" in flags)
+        """The round of every trial, and the flags of its answer, in the order of commitment."""
+        return map(TrialPlace._make, self._stream(self._queries.places))
 
     def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
         """How far the first so many trials go that were committed, or those of them in round 0."""
@@ -246,10 +242,6 @@ class RunReader:
         """Sums over the trials after the one with this number, by model and replica."""
         known = None if after else self._ledger.kept_sums()
         return sums_after(self._ledger, after) if known is None else all_sums(self._ledger, known)
-
-    def trial_uses(self) -> Iterator[TrialUse]:
-        """Usage of every trial, in the order of commitment."""
-        return map(TrialUse._make, self._stream(self._queries.uses))
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks that were taken under the newest configuration, from number `first` on."""

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.events.grading import VerdictsWasted
 
@@ -68,13 +68,22 @@ class TrialKey(NamedTuple):
 
 
 class TrialPlace(NamedTuple):
-    """The round that a trial was asked for, and whether its answer came."""
+    """The round that a trial was asked for, and the flags of its answer."""
 
     model: str
+    question: str
+    trial: int
     round: int
-    key: TrialKey
-    timed_out: bool
-    unanswered: bool
+    flags: str | None
+
+    @property
+    def key(self) -> TrialKey:
+        """Its question and number."""
+        return TrialKey(self.question, self.trial)
+
+    def has_flag(self, flag: Signal) -> bool:
+        """Whether the answer has a flag."""
+        return flag in (self.flags or "").split()
 
 
 class CellExtent(NamedTuple):
@@ -96,25 +105,15 @@ class RoundCount(NamedTuple):
     trials: int
 
 
-class TrialUse(NamedTuple):
-    """Usage and category of a trial."""
-
-    model: str
-    question: str
-    trial: int
-    category: int | None
-    prompt_tokens: int
-    completion_tokens: int
-    latency: float
-
-
 class TrialFacts(NamedTuple):
     """Facts for any rubric: everything of a graded trial but its texts."""
 
     model: str
     question: str
+    trial: int
     round: int
     category: int
+    latency: float
     signals: str | None
     """JSON, of the grader: as it is stored, since few of them differ."""
     flags: str | None

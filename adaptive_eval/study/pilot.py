@@ -29,7 +29,7 @@ from adaptive_eval.store import (
     Roster,
     RunHeader,
     RunReader,
-    TrialUse,
+    TrialFacts,
     differences,
 )
 from adaptive_eval.store.spending import spent_on_opponent
@@ -220,7 +220,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
     with RunReader.intact(directory) as reader:
         header, elapsed, events = reader.header(), reader.elapsed, reader.events()
-        graded = [use for use in reader.trial_uses() if use.category is not None]
+        graded = list(reader.trial_facts())
         grading = reader.judge_use()
     _require_the_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
@@ -270,7 +270,7 @@ class PilotTrials:
     seconds: FloatArray
 
     @classmethod
-    def of(cls, uses: Sequence[TrialUse], roster: Roster) -> "PilotTrials":
+    def of(cls, uses: Sequence[TrialFacts], roster: Roster) -> "PilotTrials":
         """The columns of trials whose models and questions all are in the roster."""
         return cls(
             model=np.array([roster.models.position_of(use.model) for use in uses], dtype=np.intp),
@@ -283,7 +283,7 @@ class PilotTrials:
         )
 
 
-def _matching(directory: Path, graded: Sequence[TrialUse], roster: Roster) -> list[TrialUse]:
+def _matching(directory: Path, graded: Sequence[TrialFacts], roster: Roster) -> list[TrialFacts]:
     """The trials of planned models on planned questions."""
     if not graded:
         raise ConfigError(f"the pilot {directory} has no graded trial; give a run that has some, or plan without one")

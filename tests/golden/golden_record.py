@@ -108,7 +108,7 @@ def _results(directory: Path) -> Iterator[Line]:
 def _counted(trials: list[Line], directory: Path) -> list[Line]:
     """The trials that the last look counts: of each model so many, in the order of its rounds."""
     with closing(RunReader.open(directory)) as reader:
-        rounds = {(one.model, *one.key): one.round for one in reader.places()}
+        rounds = {one[:3]: one.round for one in reader.places()}
         last: dict[str, Any] = dict(reader.looks()[-1].body)
     found = []
     for model, number in zip(last["models"], last["trials"], strict=True):

@@ -43,7 +43,6 @@ from adaptive_eval.store import (
     SentRequest,
     ServersNoticed,
     StoredOutcome,
-    TrialKey,
     TrialPlace,
     TrialRecord,
     VerdictsWasted,
@@ -205,8 +204,7 @@ class Disk:
 
     def places(self) -> Iterator[TrialPlace]:
         for one in self.rows.values():
-            key = TrialKey(one.question, one.trial)
-            yield TrialPlace(one.model, one.round, key, "timed_out" in one.answer.signals, False)
+            yield TrialPlace(one.model, one.question, one.trial, one.round, one.outcome().flags)
 
     def grading_uses(self) -> dict[str, GradingUse]:
         uses: dict[str, GradingUse] = {}
