@@ -189,7 +189,7 @@ class RunReader:
     def judge_use(self) -> JudgeUse | None:
         """Usage of a judge on these answers; None without one."""
         (row,) = self._rows(self._queries.judge_use)
-        used, agreements = row[: -len(queries.AGREEMENTS)], row[-len(queries.AGREEMENTS) :]
+        used, agreements = row[: -queries.MOST_JUDGES], row[-queries.MOST_JUDGES :]
         return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
 
     def comparisons(self) -> list[ComparisonCount]:
