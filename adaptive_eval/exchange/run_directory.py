@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,8 +77,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         if has_foreign_trials(store.reader.events()):
             _set_aside_lacking(state)
         events = [
-            ModelSetAside(roster.models.name_of(model), lost.reason, lost.cause)
-            for model, lost in controller.set_aside.items()
+            ModelSetAside(roster.models[model], lost.reason, lost.cause) for model, lost in controller.set_aside.items()
         ]
         looks = [plain_look(look, tuple(roster.models)) for look in controller.looks]
         reason = controller.finished
@@ -107,7 +106,7 @@ def _set_aside_lacking(state: RunState) -> None:
     """Go on without the models that lack trials of the first look, unless all of them do."""
     lacking = [] if state.controller.looks else state.controller.awaited()
     for model in lacking if len(lacking) < len(state.roster.models) else ():
-        state.apply(ModelSetAside(state.roster.models.name_of(model), LACKING))
+        state.apply(ModelSetAside(state.roster.models[model], LACKING))
     state.decide()
 
 
@@ -126,11 +125,8 @@ def run_drafted(path: Path, terms: ImportTerms) -> Iterator["RunDraft"]:
     directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
         directory.mkdir(parents=True)
-        draft = RunDraft(directory, path, terms)
-        try:
+        with closing(RunDraft(directory, path, terms)) as draft:
             yield draft
-        finally:
-            draft.close()
         directory.rename(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}; give another --to") from error
@@ -145,7 +141,6 @@ class RunDraft:
         self._directory, self._place = directory, place
         config = terms.request.config
         self._draft = Draft.begin(directory)
-        self._open = True
         self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
         self._seeds_match = config is not None
         if config is not None and terms.questions is not None:  # decisions may depend on their order
@@ -192,9 +187,7 @@ class RunDraft:
 
     def close(self) -> None:
         """Close the database; what is not finished is lost."""
-        if self._open:
-            self._open = False
-            self._draft.close()
+        self._draft.close()
 
     def _write_config(self, tree: Mapping[str, Any], questions: Sequence[Question], can_go_on: bool) -> RunConfig:
         """Write the configuration of what was found, and its questions, beside the run."""

@@ -7,24 +7,40 @@ import orjson
 from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Limits, Sampling
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, spent_signals
+from adaptive_eval.graders.asked import USED, AskedGrader, ChatServer, ReplyUse, spent_signals
 from adaptive_eval.graders.ballots import BallotField, Said, lines_wanted, object_wanted, reply_format
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, Voted
-from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterion
 from adaptive_eval.graders.transcript import InstructionWriter, Transcript, transcript_of, warning_words
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Count, refuse
+from adaptive_eval.sections import Count, Price, Section, refuse
 
 RIGHT_OR_WRONG = (
     JudgeLevel(name="correct", says="it says what the reference answer says, in whatever form", correct=True),
     JudgeLevel(name="wrong", says="it says something else, or does not come to an answer", correct=False),
 )
+
+MOST_FURTHER = 8
+
+
+class FurtherJudge(Section):
+    """A judge beside the first, which is asked the same."""
+
+    server: ChatServer
+    """Where it is served, and under which name; `api` is chat."""
+    sampling: Sampling | None = None
+    """How its verdicts are drawn; default: as those of the first."""
+    concurrency: Limits | None = None
+    """What its servers are asked to bear; default: as much as those of the first."""
+    price: Price | None = None
+    """Of its tokens."""
+    gpus: float | None = Field(None, gt=0)
+    """GPUs that serve it."""
 
 
 class Judge(AskedGrader):

@@ -11,7 +11,7 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark, questions_of
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.graders.types import Grader
+from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question
 
 AT_A_TIME = 256
@@ -53,7 +53,7 @@ class _Tried(NamedTuple):
     problem: str = ""
 
 
-async def require_right_keys(grader: Grader, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
+async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
     """Grade the key of every question, as models would give it; raises `ConfigError` where one should be right."""
     if isinstance(grader, InspectScores):
         return KeysFound(0, "the scorer of the task grades", tried=False)
@@ -83,7 +83,7 @@ async def require_right_keys(grader: Grader, pool: GradingPool, questions: Seque
     return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
 
 
-async def _try(grader: Grader, pool: GradingPool, question: Question) -> _Tried:
+async def _try(grader: GraderOptions, pool: GradingPool, question: Question) -> _Tried:
     """Grade the key in each of the ways to give it, until one is right."""
     wrong, failed = "", ""
     for text in grader.right_answers(question):
@@ -101,7 +101,7 @@ async def _try(grader: Grader, pool: GradingPool, question: Question) -> _Tried:
     return _Tried(_Finding.WRONG, wrong) if wrong else _Tried(_Finding.FAILED, failed)
 
 
-def _refusal(grader: Grader, problems: Sequence[str]) -> str:
+def _refusal(grader: GraderOptions, problems: Sequence[str]) -> str:
     kind = _name(grader)
     lines = [f"the grader {kind} does not find right what the answer keys of some questions say:"]
     lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
@@ -115,7 +115,7 @@ def _refusal(grader: Grader, problems: Sequence[str]) -> str:
     return "\n".join([*lines, mend])
 
 
-def _name(grader: Grader) -> str:
+def _name(grader: GraderOptions) -> str:
     return str(getattr(grader, "kind", type(grader).__name__))
 
 

@@ -27,7 +27,7 @@ from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import (
     FLAGS,
     Grade,
-    Grader,
+    GraderOptions,
     MarkedAnswer,
     Marks,
     answer_facts,
@@ -41,7 +41,6 @@ from adaptive_eval.graders.worker import (
     Worker,
     WorkerDead,
     WorkerHung,
-    WorkerSetup,
     took_longer,
 )
 from adaptive_eval.questions.types import Question
@@ -82,7 +81,7 @@ class Workers:
     """Grades in at most `count` processes, in batches; with `beside` in as many more, which are for slow answers."""
 
     def __init__(
-        self, grader: Grader, count: int, folder: Path, keys: Collection[str] = (), *, beside: bool = False
+        self, grader: GraderOptions, count: int, folder: Path, keys: Collection[str] = (), *, beside: bool = False
     ) -> None:
         self._grader, self._count, self._folder, self._keys = grader, count, folder, keys
         self._beside = beside
@@ -212,7 +211,7 @@ class Workers:
             try:
                 if slow:
                     worker.give_way()
-                await worker.send(WorkerSetup(self._grader))
+                await worker.send(self._grader)
                 reply = await self._reply(worker, START_LIMIT)
                 ready = isinstance(reply, TaskDone)
             finally:
@@ -305,7 +304,9 @@ class GradingPool:
     lost = NO_COST
     notices: Sequence[Notice] = ()
 
-    def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()) -> None:
+    def __init__(
+        self, grader: GraderOptions, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()
+    ) -> None:
         """`keys` are variables that worker processes do not get, besides all that are named like secrets."""
         self._grader = grader
         self.rubric = rubric

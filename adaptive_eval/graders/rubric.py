@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -35,39 +35,6 @@ PercentileName = Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")]
 """p33 for the 33rd percentile."""
 TIMES = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_seconds"})
 """Signals by which the same answers would not have the same categories."""
-
-
-class Rubric(Protocol):
-    """Maps signals to a category."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Name of each category 0..C."""
-        ...
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """The value of each category: w."""
-        ...
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The signals that it looks at."""
-        ...
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """Thresholds that must be fitted before it can give a category."""
-        ...
-
-    @property
-    def medians(self) -> Mapping[str, float]:
-        """Tokens of an answer to each question, where it looks at `length_ratio`."""
-        ...
-
-    def category(self, facts: Facts) -> int:
-        """The category of a trial; `GraderError` names a signal that is missing."""
-        ...
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -245,21 +212,27 @@ class DeclaredRubric:
 
     categories: tuple[CategoryConfig, ...]
     lacks: tuple[str, ...] = ()
+    """Thresholds that must be fitted before it can give a category."""
     medians: Mapping[str, float] = field(default_factory=dict)
+    """Tokens of an answer to each question, where it looks at `length_ratio`."""
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Name of each category 0..C."""
         return tuple(category.name for category in self.categories)
 
     @property
     def weights(self) -> tuple[float, ...]:
+        """The value of each category: w."""
         return tuple(category.weight for category in self.categories)
 
     @property
     def needs(self) -> frozenset[str]:
+        """The signals that it looks at."""
         return frozenset(name for category in self.categories for name in category.when)
 
     def category(self, facts: Facts) -> int:
+        """The category of a trial; `GraderError` names a signal that is missing."""
         _require_fitted(self)
         rest = 0
         for number, category in enumerate(self.categories):
@@ -331,6 +304,10 @@ def _number(facts: Facts, name: str) -> float:
     if isinstance(value, str):
         raise GraderError(f"the rubric needs a number for the signal {name}, but got the text {value!r:.80}")
     return float(value)
+
+
+Rubric = DeclaredRubric | SchemaRubric
+"""Maps signals to a category."""
 
 
 def _require_fitted(rubric: Rubric) -> None:

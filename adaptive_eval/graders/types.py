@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from heapq import nlargest
 from math import log
-from typing import NamedTuple, Protocol, get_args
+from typing import NamedTuple, get_args
 
 from pydantic import Field
 
@@ -74,53 +74,6 @@ class SampleAnswer(MarkedAnswer):
     """What the other models cost that the sample called, such as a judge."""
 
 
-class Grader(Protocol):
-    """Grades the answers to a question."""
-
-    @property
-    def gives(self) -> frozenset[str]:
-        """The names of its signals; empty when they are not known beforehand."""
-        ...
-
-    @property
-    def timeout(self) -> float: ...
-
-    @property
-    def workers(self) -> int | None: ...
-
-    @property
-    def memory(self) -> float: ...
-
-    def quick(self, text: str, question: Question) -> Marks | None:
-        """The marks, where they are found in well under a millisecond; None: `grade` has to run, in a worker."""
-        ...
-
-    def is_slow(self, text: str, question: Question) -> bool:
-        """Whether `grade` is known to take long: others go first."""
-        ...
-
-    def grade(self, text: str, question: Question) -> Marks:
-        """The marks of an answer to a question."""
-        ...
-
-    def warm_up(self) -> None:
-        """Load what `grade` needs, before the first time limit begins."""
-        ...
-
-    def key_problem(self, question: Question) -> str | None:
-        """Why no answer to this question could be graded, such as an answer key that is no number."""
-        ...
-
-    @property
-    def knows_right_answers(self) -> bool:
-        """One of `right_answers` is graded right wherever the grader works."""
-        ...
-
-    def right_answers(self, question: Question) -> Sequence[str]:
-        """Texts that a model could give as a right answer to this question."""
-        ...
-
-
 class GraderOptions(Section):
     """The options that all graders have, and how a cheap one behaves."""
 
@@ -133,7 +86,7 @@ class GraderOptions(Section):
 
     @property
     def gives(self) -> frozenset[str]:
-        """The names of its signals."""
+        """The names of its signals; empty when they are not known beforehand."""
         return frozenset({"is_correct", "has_answer"})
 
     @property
@@ -142,31 +95,34 @@ class GraderOptions(Section):
         return ()
 
     def quick(self, text: str, question: Question) -> Marks | None:
-        """A cheap grader is its own quick way, except on texts so long that reading them takes a while."""
+        """The marks, where they are found in well under a millisecond; None: `grade` has to run, in a worker.
+
+        A cheap grader is its own quick way, except on texts so long that reading them takes a while.
+        """
         return self.grade(text, question) if len(text) <= INLINE_CHARACTERS else None
 
     def is_slow(self, text: str, question: Question) -> bool:
-        """Whether `grade` is known to take long; most graders cannot tell."""
+        """Whether `grade` is known to take long, so that others go first; most graders cannot tell."""
         return False
 
     def grade(self, text: str, question: Question) -> Marks:
-        """The marks of an answer: what each grader is about."""
+        """The marks of an answer to a question: what each grader is about."""
         raise NotImplementedError
 
     def warm_up(self) -> None:
-        """Load what the first grade needs; most graders need nothing."""
+        """Load what `grade` needs, before the first time limit begins; most graders need nothing."""
 
     def key_problem(self, question: Question) -> str | None:
-        """Any text will do as a key, but there must be one."""
+        """Why no answer to this question could be graded; mostly any text will do as a key, but there must be one."""
         return None if question.answer.strip() else "has no answer to compare with; set questions.fields.answer"
 
     @property
     def knows_right_answers(self) -> bool:
-        """Most graders read a form of answer that is known."""
+        """One of `right_answers` is graded right wherever the grader works: most read a form that is known."""
         return True
 
     def right_answers(self, question: Question) -> Sequence[str]:
-        """For most graders an answer that is the key, and nothing else, is right."""
+        """Texts that a model could give as a right answer: for most graders the key, and nothing else."""
         return (question.answer,)
 
 

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.types import Grader, Marks
+from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
 
 LENGTH = 4
@@ -41,12 +41,6 @@ class GradingTask(NamedTuple):
 
     text: str
     question: Question
-
-
-class WorkerSetup(NamedTuple):
-    """The first frame: what this process grades with."""
-
-    grader: Grader
 
 
 class TaskDone(NamedTuple):
@@ -152,7 +146,7 @@ def frame(value: object) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
-def grade(grader: Grader, task: GradingTask, limits: TaskLimits) -> TaskDone | TaskFailed:
+def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskDone | TaskFailed:
     """Grade one answer within the limits."""
     try:
         with limits.one_task():
@@ -169,10 +163,9 @@ def grade(grader: Grader, task: GradingTask, limits: TaskLimits) -> TaskDone | T
 
 def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
     """Grade until the input ends, or until one task has used up a limit."""
-    setup: WorkerSetup | None = read_frame(inbox)
-    if setup is None:
+    grader: GraderOptions | None = read_frame(inbox)
+    if grader is None:
         return
-    grader = setup.grader
     try:
         grader.warm_up()
     except Exception as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.exchange.source import opened_source
-from adaptive_eval.exchange.tables.writer import columns, rows
+from adaptive_eval.exchange.tables.writer import rows
 from adaptive_eval.imports import load_extra
 from adaptive_eval.notebook.tables import paragraph_html, ranking_table
 from adaptive_eval.record import view as views
@@ -73,7 +73,7 @@ class RunRecord:
         frame = load_extra("pandas", "pandas", "data frames").DataFrame
         found = self.view.results
         with opened_source(self.directory) as source:
-            trials = frame.from_records(list(rows(source, texts)), columns=list(columns(texts)))
+            trials = frame(list(rows(source, texts)))
         ranking = () if found is None else found.models
         pairs = () if found is None else found.pairs
         return Frames(

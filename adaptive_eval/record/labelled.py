@@ -160,7 +160,7 @@ def _scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float | No
     found = estimate(own[known], weights, prior, trials, g=g, groups=groups)
     scores: dict[str, tuple[float | None, float | None]] = {row.name: (None, None) for row in rows}
     for model, score, var in zip(known.tolist(), found.score.tolist(), found.var.tolist(), strict=True):
-        scores[counts.roster.models.name_of(model)] = (score, sqrt(var))
+        scores[counts.roster.models[model]] = (score, sqrt(var))
     return scores, True
 
 

@@ -376,14 +376,13 @@ def _in_complete_rounds(
     models, judged = stored.setup.roster.models, _judged_trials(stored)
     found, sizes = np.unique(model.astype(np.int64) * 2**32 + number, return_counts=True)
     rounds = {
-        (models.name_of(at >> 32), at & (2**32 - 1)): size
-        for at, size in zip(found.tolist(), sizes.tolist(), strict=True)
+        (models[at >> 32], at & (2**32 - 1)): size for at, size in zip(found.tolist(), sizes.tolist(), strict=True)
     }
     last = last_rounds(rounds, judged)
     chosen = np.asarray(number <= np.array([last.get(name, -1) for name in models], dtype=np.int64)[model])
     trials = np.bincount(model[chosen], minlength=len(models))
     asked = np.unique(model).tolist()
-    if all(trials[at] == judged.get(models.name_of(at), 0) for at in asked):
+    if all(trials[at] == judged.get(models[at], 0) for at in asked):
         return chosen
     return _first_of_each(stored, model, question)
 

@@ -97,7 +97,7 @@ def other_costs(
     verdicts = [event for event in lost if not event.answers and event.verdicts]
     for what, some in (("lost", answers), ("lost_verdicts", verdicts), ("unwanted", unwanted)):
         for model, cost in sorted(cost_by_model(some, models).items()):
-            name, counted = models.name_of(model), 0.0 if model in as_held else cost.gpu_seconds
+            name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
             rows.append(OtherCostRow(what, name, 0, *cost, counted, asked[name] if what == "unwanted" else 0))
     return (*removed.rows, *rows)
 

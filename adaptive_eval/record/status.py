@@ -189,7 +189,7 @@ def closest_comparison(
     least_known = [question for question in by_variance if question in answered][:DETAILED_QUESTIONS]
     known = np.stack(question_posteriors(counts[:, least_known], w), axis=-1).tolist()
     columns = [map(tuple, each) for each in (*known, *counts[:, least_known].tolist())]
-    rows = zip(map(roster.questions.name_of, least_known), *columns, strict=True)
+    rows = zip([roster.questions[one] for one in least_known], *columns, strict=True)
     waiting = int(counts.sum()) - sum(row.trials for row in found.models if row.name in shown)
     return Detail(*shown, tuple(starmap(QuestionDetail, rows)), max(0, waiting), int(w.argmax()))
 
@@ -210,4 +210,4 @@ def _two_answering(roster: Roster, counts: NDArray[np.integer]) -> tuple[str, st
     order = np.argsort(-answers, kind="stable")[:2].tolist()
     if len(order) < 2 or not answers[order[1]]:
         return None
-    return roster.models.name_of(order[0]), roster.models.name_of(order[1])
+    return roster.models[order[0]], roster.models[order[1]]

@@ -373,7 +373,7 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
             look=look.index + 1,
             at=times[look.index],
             models=tuple(models),
-            order=tuple(map(models.name_of, look.order)),
+            order=tuple(models[model] for model in look.order),
             trials=look.trials,
             tiers=look.tiers,
             scores=tuple(map(finite_or_none, look.scores)),
@@ -390,8 +390,8 @@ def event_view(event: Event) -> EventView:
 
 def _pair(pair: PairVerdict, models: Names, compared: bool) -> PairView:
     return PairView(
-        better=models.name_of(pair.better),
-        worse=None if pair.worse is None else models.name_of(pair.worse),
+        better=models[pair.better],
+        worse=None if pair.worse is None else models[pair.worse],
         verdict=str(pair.verdict),
         z=finite_or_none(pair.z) if compared else None,
         boundary=finite_or_none(pair.boundary) if compared else None,

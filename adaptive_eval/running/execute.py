@@ -44,14 +44,21 @@ from adaptive_eval.store import (
     Store,
 )
 from adaptive_eval.store.address import LedgerAddress
-from adaptive_eval.store.whereabouts import fresh_directory, newest_directory, point_to, require_own_ledger, runs_at
+from adaptive_eval.store.whereabouts import (
+    fresh_directory,
+    newest_directory,
+    point_to,
+    require_own_ledger,
+    run_names_in,
+)
 
 
 def run_directory(config: RunConfig, given: Path | None, fresh: bool) -> Path:
     """The directory of a run: the given one, else the newest of its name, or with `fresh` a new one beside it."""
     if given is None:
         section = config.store
-        place = section.folder, config.name, runs_at(section.ledger) if section.ledger else []
+        ledger_runs = run_names_in(LedgerAddress.parse(section.ledger)) if section.ledger else []
+        place = section.folder, config.name, ledger_runs
         return fresh_directory(*place) if fresh else newest_directory(*place)
     if fresh:
         raise ConfigError(

@@ -79,7 +79,7 @@ class OpeningFit:
 
     def freeze(self) -> ThresholdsFrozen:
         """Fit the thresholds; `ConfigError` says which cannot be, and what to do."""
-        at_work = {self._roster.models.name_of(model) for model in self._whole()}
+        at_work = {self._roster.models[model] for model in self._whole()}
         trials = [
             one
             for (model, question, trial), one in sorted(self._held.items())

@@ -262,7 +262,7 @@ class RunState:
                 yield ask
 
     def _place(self, ask: Ask) -> Place:
-        return self.roster.models.name_of(ask.model), self.roster.questions.name_of(ask.question), ask.trial
+        return self.roster.models[ask.model], self.roster.questions[ask.question], ask.trial
 
     def is_owed(self, model: int) -> bool:
         """Whether a trial of this model is neither told to the core nor waiting for thresholds."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from adaptive_eval.errors import AdaptiveEvalError, StoreError
@@ -35,32 +35,6 @@ def is_given(url: str, given: str | None) -> bool:
     return ".." not in url.split("/") and any(url.startswith(one.rstrip("/") + "/") for one in under)
 
 
-class AnswerPlace(Protocol):
-    """A place for segments: a folder or a URL. Its methods raise `StoreError`."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a segment durably, whole or not at all."""
-        ...
-
-    def open(self, name: str) -> tuple[BinaryIO, int]:
-        """Open a segment for random access; returns it with its size."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove a segment, if it is there."""
-        ...
-
-
-def place_at(directory: Path, url: str) -> AnswerPlace:
-    """The place that the ledger has as `url`: empty for the folder of the run."""
-    if not url:
-        return LocalAnswers(directory / ANSWERS_FOLDER)
-    parts = urlsplit(url)
-    if parts.scheme == "file" and not parts.netloc:  # a file appears whole there, which not every file system promises
-        return LocalAnswers(Path(unquote(parts.path)))
-    return RemoteAnswers(url)
-
-
 def require_name(name: str) -> str:
     """The name of a segment: of the form that they have, so that it is in its folder."""
     if not NAME.fullmatch(name):
@@ -69,13 +43,13 @@ def require_name(name: str) -> str:
 
 
 class LocalAnswers:
-    """Segments in a folder."""
+    """Segments in a folder; raises `StoreError`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a draft beside the target, then move it there."""
+        """Write a segment durably, whole or not at all: a draft beside the target is moved there."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -86,7 +60,7 @@ class LocalAnswers:
             _sync_folder(self._folder)
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """Open a regular file; a link is refused."""
+        """Open a segment for random access, with its size; it is a regular file, and no link."""
         path = self._folder / require_name(name)
         try:
             if self._folder.is_symlink():
@@ -117,7 +91,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class RemoteAnswers:
-    """Segments at a URL, through fsspec."""
+    """Segments at a URL, through fsspec; raises `StoreError`."""
 
     def __init__(self, url: str) -> None:
         if not re.fullmatch(ANSWERS_URL, url):
@@ -164,3 +138,17 @@ class RemoteAnswers:
         except Exception as error:  # every storage has errors of its own kind, and few are an OSError
             said = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
             raise StoreError(f"the answers at {self._url} cannot {what} ({said})") from error
+
+
+AnswerPlace = LocalAnswers | RemoteAnswers
+"""A place for segments."""
+
+
+def place_at(directory: Path, url: str) -> AnswerPlace:
+    """The place that the ledger has as `url`: empty for the folder of the run."""
+    if not url:
+        return LocalAnswers(directory / ANSWERS_FOLDER)
+    parts = urlsplit(url)
+    if parts.scheme == "file" and not parts.netloc:  # a file appears whole there, which not every file system promises
+        return LocalAnswers(Path(unquote(parts.path)))
+    return RemoteAnswers(url)

@@ -4,44 +4,22 @@ Everything that is stored, shown or exchanged has names; the core counts by posi
 other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 
-class Names:
-    """Different names in their order."""
-
-    __slots__ = ("_names", "_positions")
+class Names(tuple[str, ...]):
+    """Different names in their order, each of which is found without a search."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = tuple(names)
-        self._positions = {name: position for position, name in enumerate(self._names)}
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        self._positions = {name: position for position, name in enumerate(self)}
 
     def __contains__(self, name: object) -> bool:
         return name in self._positions
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Names) and self._names == other._names
-
-    def __hash__(self) -> int:
-        return hash(self._names)
-
-    def __repr__(self) -> str:
-        return f"Names({list(self._names)})"
-
     def position_of(self, name: str) -> int:
         """The position of a name; raises `KeyError` if it is unknown."""
         return self._positions[name]
-
-    def name_of(self, position: int) -> str:
-        """The name at a position."""
-        return self._names[position]
 
 
 class Roster(NamedTuple):

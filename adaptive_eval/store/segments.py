@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.imports import load_extra
+from adaptive_eval.imports import load_pyarrow
 from adaptive_eval.store.parquet_pages import PagesRefused, column_place, parse_footer, unpacked_size
 from adaptive_eval.store.rows import MOST_UNPACKED
 
@@ -52,8 +52,7 @@ class SegmentRow(NamedTuple):
 
 def load_parquet() -> tuple[Any, Any]:
     """pyarrow, and its module for Parquet files; raises `ConfigError` where they are not installed."""
-    parquet = load_extra("pyarrow.parquet", "segments", "answers in segments")
-    return load_extra("pyarrow", "segments", "answers in segments"), parquet
+    return load_pyarrow("segments", "answers in segments")
 
 
 def segment_of(rows: Iterable[SegmentRow], *, tokens: bool = False) -> bytes:

@@ -137,11 +137,6 @@ def run_names_in(address: LedgerAddress) -> list[str]:
     return [one.name for one in _postgres().list_runs(address)]
 
 
-def runs_at(url: str) -> list[str]:
-    """The runs of the database that a configuration names."""
-    return run_names_in(LedgerAddress.parse(url))
-
-
 def require_reachable(path: Path) -> None:
     """Raise `StoreError` where a database cannot be opened, or has no such run."""
     address = address_of(path)

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from adaptive_eval.graders.function import Python, marks_of
-from adaptive_eval.graders.types import Grader, Marks
+from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.reaching import check_reach
@@ -75,7 +75,7 @@ HOSTILE = (
 
 
 def check_grader(
-    grader: Grader | Callable[..., object], question: Question, right: Sequence[str], wrong: Sequence[str]
+    grader: GraderOptions | Callable[..., object], question: Question, right: Sequence[str], wrong: Sequence[str]
 ) -> None:
     """Raise AssertionError unless the grader, or the function of your own, keeps to its contract.
 
@@ -135,13 +135,17 @@ def check_grader(
     check_elsewhere(_marks_of_all, (grader, question, (*right, *wrong, f"{WORDS} {' '.join((*right, *wrong))}")), name)
 
 
-def _marks_of_all(grader: Grader | Callable[..., object], question: Question, texts: Sequence[str]) -> str:
+def _marks_of_all(grader: GraderOptions | Callable[..., object], question: Question, texts: Sequence[str]) -> str:
     found = [_graded(grader, text, question, "it") for text in texts]
     return repr([(sorted(marks.signals.items()), marks.extracted) for marks in found])
 
 
 def _by_other_keys(
-    grader: Grader | Callable[..., object], question: Question, texts: Sequence[str], keys: Sequence[str], name: str
+    grader: GraderOptions | Callable[..., object],
+    question: Question,
+    texts: Sequence[str],
+    keys: Sequence[str],
+    name: str,
 ) -> list[tuple[str, str]]:
     """Grades the same answers for other questions, so that whoever keeps a key or marks gives them to the next one.
 
@@ -175,7 +179,7 @@ def _at_length(right: Sequence[str]) -> tuple[str, ...]:
     return tuple(text for one in right[:1] for text in (f"{one} " * REPEATED, one[:-1] * REPEATED))
 
 
-def _check_thoughts(grader: Grader, question: Question, right: str, wrong: str, name: str) -> None:
+def _check_thoughts(grader: GraderOptions, question: Question, right: str, wrong: str, name: str) -> None:
     """Check that text before `</think>` is no answer, and that thoughts which never end leave none."""
     if isinstance(grader, Python):
         return  # its function is given the text as the model wrote it
@@ -188,7 +192,9 @@ def _check_thoughts(grader: Grader, question: Question, right: str, wrong: str, 
         fail_unless(said is wanted, f"{name} takes thoughts for the answer in {text!r:.80}; read `final_text(text)`")
 
 
-def _check_section(grader: Grader, question: Question, texts: Sequence[str], found: Sequence[Marks], name: str) -> None:
+def _check_section(
+    grader: GraderOptions, question: Question, texts: Sequence[str], found: Sequence[Marks], name: str
+) -> None:
     """Check what only a grader of this package has: its quick way, its names of signals, its way to a worker."""
     for text, marks in zip(texts, found, strict=True):
         quick = grader.quick(text, question)
@@ -204,7 +210,7 @@ def _check_section(grader: Grader, question: Question, texts: Sequence[str], fou
     fail_unless(grader.key_problem(question) is None, f"{name} refuses the key: {grader.key_problem(question)}")
 
 
-def _graded(grader: Grader | Callable[..., object], text: str, question: Question, name: str) -> Marks:
+def _graded(grader: GraderOptions | Callable[..., object], text: str, question: Question, name: str) -> Marks:
     try:
         with _bounded_cpu(f"{name} takes more than {LONGEST_CPU:g} s of the processor for the answer {text!r:.80}"):
             if callable(grader):

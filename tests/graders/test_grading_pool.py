@@ -19,7 +19,7 @@ from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import GRACE, GradingPool, _default_workers
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
-from adaptive_eval.graders.types import Grader, GraderOptions, Marks
+from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.graders.worker import GIVES_WAY, Worker
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import grade_or_error
@@ -31,7 +31,7 @@ Grading = Callable[[str], Any]
 
 
 @asynccontextmanager
-async def pool(grader: Grader, question: Question = QUESTION) -> AsyncIterator[Grading]:
+async def pool(grader: GraderOptions, question: Question = QUESTION) -> AsyncIterator[Grading]:
     opened = GradingPool(grader, BINARY, folder=HERE)
 
     async def grade(text: str) -> Any:

@@ -112,7 +112,7 @@ def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) ->
     after[0, 3] = (79, 1)
     found = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
     (one,) = found.questions_changed
-    assert (one.model, one.question) == (MODELS[0], counts.roster.questions.name_of(3))
+    assert (one.model, one.question) == (MODELS[0], counts.roster.questions[3])
     assert one.mean_a == pytest.approx(41 / 82) and one.mean_b == pytest.approx(2 / 82) and one.adjusted_p < 1e-6
     first = found.models[0]
     assert first.difference == pytest.approx((1 / 80 - 0.5) / 8)

@@ -139,8 +139,8 @@ def _published_gate(config: Mapping[str, Any], path: Path, running: bool) -> str
 
 
 def _best(found: NamedLook) -> str | None:
-    known = (model for model in found.look.order if isfinite(found.look.scores[model]))
-    return next(map(found.models.name_of, known), None)
+    known = (found.models[model] for model in found.look.order if isfinite(found.look.scores[model]))
+    return next(known, None)
 
 
 def runs_text(briefs: Sequence[RunBrief]) -> str:
