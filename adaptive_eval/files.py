@@ -96,7 +96,6 @@ class SupportsClose(Protocol):
 
     def close(self) -> None:
         """Let it go."""
-        ...
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MOST_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
+from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.types import QuestionsConfig
 
 NAME_IT = "name the field that holds it"
@@ -134,10 +135,8 @@ def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -
     if isinstance(grader, ByBenchmark):
         yield from _by_benchmark(check_answer_keys_given, questions, grader)
         return
-    kind = getattr(grader, "kind", None)
-    alone = kind == "verifier" and getattr(grader, "beside", None) is None
-    needs_none = alone or kind in ("python", "judge", "inspect")
-    if questions.fields.answer is None and not needs_none:
+    reads_key = grader.reads_key or (isinstance(grader, Verifier) and grader.beside is not None)
+    if questions.fields.answer is None and reads_key:
         yield Problem(
             ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT
         )

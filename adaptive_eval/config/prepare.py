@@ -35,7 +35,6 @@ from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import DIGITS, SAID, fingerprints, first_words
 from adaptive_eval.launch.command import command_of, environment_of, missing_program
-from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import render
@@ -50,14 +49,9 @@ def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Itera
     for model in config.served:
         if model.launch is not None:
             sees = environment_of(model.launch, model.model, "", environment)
-            problem = missing_program(launch_words(model, model.launch), sees, config.folder)
+            problem = missing_program(command_of(model.launch, model.model), sees, config.folder)
             if problem is not None:
                 yield model.name, problem
-
-
-def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
-    """The command that is run for a model."""
-    return command_of(launch, model.model, port, place)
 
 
 SERVER_WORKINGS = {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"}

@@ -47,6 +47,7 @@ ChatServer = Annotated[EndpointConfig, AfterValidator(chats)]
 class AskedGrader(GraderOptions):
     """A language model on a server of its own is asked about each answer."""
 
+    reads_key = False
     kind: Literal["judge", "verifier"]
     server: ChatServer
     """Where it is served, and under which name; `api` is chat."""
@@ -92,9 +93,6 @@ class AskedGrader(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError(f"is a {self.kind}, which only a run can ask")
-
-    def key_problem(self, question: Question) -> str | None:
-        return None
 
     @property
     def knows_right_answers(self) -> bool:

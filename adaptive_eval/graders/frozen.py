@@ -45,7 +45,6 @@ class SignalColumns(Protocol):
 
     def numbers(self, name: str) -> FloatArray:
         """(N,): a signal as a number; nan where a trial does not have it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class Python(GraderOptions):
     attribute `prepare`, that is called with the options before the first answer and its time limit.
     """
 
+    reads_key = False
     kind: Literal["python"] = "python"
     function: Specification
     """`package.module:function`, looked for beside the configuration and among what is installed."""
@@ -70,9 +71,6 @@ class Python(GraderOptions):
             pass  # it does not tell what it takes
         if (prepare := getattr(function, "prepare", None)) is not None:
             prepare(**self.options)
-
-    def key_problem(self, question: Question) -> str | None:
-        return None
 
     @property
     def knows_right_answers(self) -> bool:

@@ -10,6 +10,7 @@ from adaptive_eval.questions.types import Question
 class InspectScores(GraderOptions):
     """The scores of an Inspect task: they come with its samples, and there are no others."""
 
+    reads_key = False
     kind: Literal["inspect"] = "inspect"
 
     @property
@@ -18,6 +19,3 @@ class InspectScores(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError("is a task of Inspect, which scores an answer only while it runs the sample")
-
-    def key_problem(self, question: Question) -> str | None:
-        return None

@@ -22,6 +22,7 @@ class Logged(GraderOptions):
     It stands in stored runs alone; who goes on with one chooses a grader that gives the same grades.
     """
 
+    reads_key = False
     kind: Literal["logged"] = "logged"
 
     def quick(self, text: str, question: Question) -> Marks | None:
@@ -30,9 +31,6 @@ class Logged(GraderOptions):
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError("is not known: the stored grades are those of the logs; choose a grader in a configuration")
 
-    def key_problem(self, question: Question) -> str | None:
-        return None
-
 
 class AsTheyAre(GraderOptions):
     """No answer is right or wrong: others are compared with them.
@@ -40,6 +38,7 @@ class AsTheyAre(GraderOptions):
     It stands in the first part of a run alone, in which its opponent is asked.
     """
 
+    reads_key = False
     kind: Literal["as_they_are"] = "as_they_are"
 
     def quick(self, text: str, question: Question) -> Marks | None:
@@ -47,9 +46,6 @@ class AsTheyAre(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         return Marks({}, None)
-
-    def key_problem(self, question: Question) -> str | None:
-        return None
 
 
 GraderConfig = Annotated[

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from heapq import nlargest
 from math import log
-from typing import NamedTuple, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -77,6 +77,8 @@ class SampleAnswer(MarkedAnswer):
 class GraderOptions(Section):
     """The options that all graders have, and how a cheap one behaves."""
 
+    reads_key: ClassVar[bool] = True
+    """Whether it compares an answer with the answer key of the question."""
     timeout: float = Field(10.0, gt=0, le=3600)
     """Seconds that one answer may take in a worker process; then it is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
@@ -114,7 +116,9 @@ class GraderOptions(Section):
 
     def key_problem(self, question: Question) -> str | None:
         """Why no answer to this question could be graded; mostly any text will do as a key, but there must be one."""
-        return None if question.answer.strip() else "has no answer to compare with; set questions.fields.answer"
+        if not self.reads_key or question.answer.strip():
+            return None
+        return "has no answer to compare with; set questions.fields.answer"
 
     @property
     def knows_right_answers(self) -> bool:

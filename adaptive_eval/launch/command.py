@@ -37,8 +37,8 @@ VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
 PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
 
 
-def command_of(launch: LaunchConfig, served: str, port: str, place: str = "") -> tuple[str, ...]:
-    """The command that starts the server, as words."""
+def command_of(launch: LaunchConfig, served: str, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
+    """The command that starts the server, as words; by default as it is shown."""
     words = launch.words
     if words is not None:
         return tuple(_filled(word, served, port, place) for word in words)

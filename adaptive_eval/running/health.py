@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.prepare import launch_words, missing_programs
+from adaptive_eval.config.prepare import missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.launch.command import command_of
 from adaptive_eval.launch.host import Host, holder_of_place
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.running.launched import require_no_cluster
@@ -99,7 +100,7 @@ def _launch_place(config: RunConfig, number: int) -> str:
 def _launch_detail(model: ModelConfig, launch: LaunchConfig) -> str:
     holder = None if launch.exclusive is None else holder_of_place(launch.exclusive)
     when = "" if holder is None else f" when {holder} has ended"
-    return f"would be started{when}: {shlex.join(launch_words(model, launch))}"
+    return f"would be started{when}: {shlex.join(command_of(launch, model.model))}"
 
 
 def _remove_logs(logs: Path, well: bool) -> None:

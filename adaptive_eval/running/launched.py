@@ -8,14 +8,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
 
-from adaptive_eval.config.prepare import PreparedRun, launch_words, missing_programs
+from adaptive_eval.config.prepare import PreparedRun, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.redaction import forms_of
 from adaptive_eval.endpoints.secrets import secrets_in
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.launch.command import environment_of, free_ports
+from adaptive_eval.launch.command import command_of, environment_of, free_ports
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.pooled import PooledEndpoint
@@ -107,7 +107,7 @@ def _spec(
     return ServerSpec(
         model=model.name,
         port=port,
-        command=launch_words(model, launch, str(port), place or ""),
+        command=command_of(launch, model.model, str(port), place or ""),
         environment=sees,
         folder=config.folder,
         log=logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",

@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from adaptive_eval.config.prepare import launch_words
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
+from adaptive_eval.launch.command import command_of
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.sites.opening import resource_words, resources_of_group
 
@@ -54,4 +54,6 @@ def _found(
     had = "every one has a place" if room.ever >= wanted else f"the cluster has room for {room.ever}"
     others = f" ({cluster.missing(resources)})" if not room.now else ""
     free = f"{min(room.now, wanted)} free now{others}"
-    return ReplicaHealth(url, True, f"{had}, {free}; would be started there: {shlex.join(launch_words(model, launch))}")
+    return ReplicaHealth(
+        url, True, f"{had}, {free}; would be started there: {shlex.join(command_of(launch, model.model))}"
+    )

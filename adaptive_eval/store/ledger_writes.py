@@ -9,8 +9,6 @@ class LedgerWrites(Protocol):
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> object:
         """Execute a statement."""
-        ...
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
         """Execute a statement for each row."""
-        ...

@@ -55,6 +55,8 @@ class RunReader:
     def __init__(self, directory: Path, ledger: RunLedger) -> None:
         self.directory = directory
         self._ledger = ledger
+        self._rows, self._stream = ledger.rows, ledger.stream
+        """Give the rows of a query; a stream, of one over all trials, does not hold them all."""
 
     @property
     def _queries(self) -> queries.Queries:
@@ -350,13 +352,6 @@ class RunReader:
 
     def _damaged(self, what: str) -> StoreError:
         return damaged(self.directory, self._ledger.where, what)
-
-    def _rows(self, query: str, *values: object) -> Iterator[Row]:
-        return self._ledger.rows(query, *values)
-
-    def _stream(self, query: str, *values: object) -> Iterator[Row]:
-        """The rows of a query over all trials, without holding them all."""
-        return self._ledger.stream(query, *values)
 
 
 def _truth(value: int | None) -> bool | None:

@@ -65,11 +65,7 @@ def shared_version(connection: PatientConnection, address: LedgerAddress) -> int
     if not there:
         return 0
     ((version,),) = connection.execute(f"SELECT coalesce(max(version), 0) FROM {SHARED}.versions".encode())
-    if version > len(SHARED_STEPS):
-        raise StoreError(
-            f"{address.whole_database} has format {version}, and this version of adaptive-eval knows formats up to "
-            f"{len(SHARED_STEPS)}; use the version that wrote it, or a later one"
-        )
+    _require_known(address.whole_database, version, len(SHARED_STEPS))
     return int(version)
 
 
@@ -97,10 +93,14 @@ def found_in(connection: PatientConnection, address: LedgerAddress) -> RunRow | 
 
 def require_version(run: RunRow, address: LedgerAddress) -> None:
     """Raise `StoreError` where the tables of a run are of a later version than ours."""
-    if run.version > len(RUN_STEPS):
+    _require_known(address, run.version, len(RUN_STEPS))
+
+
+def _require_known(address: LedgerAddress, version: int, newest: int) -> None:
+    if version > newest:
         raise StoreError(
-            f"{address} has format {run.version}, and this version of adaptive-eval knows formats up to "
-            f"{len(RUN_STEPS)}; use the version that wrote it, or a later one"
+            f"{address} has format {version}, and this version of adaptive-eval knows formats up to {newest}; use the "
+            "version that wrote it, or a later one"
         )
 
 
