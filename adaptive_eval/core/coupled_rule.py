@@ -40,12 +40,10 @@ class _ByPair(Protocol[Own]):
     @property
     def by_trial(self) -> Own:
         """For pairs that are judged trial by trial."""
-        ...
 
     @property
     def apart(self) -> Own:
         """For all other pairs."""
-        ...
 
     @property
     def confidence(self) -> float:

@@ -31,11 +31,9 @@ class Objective(Protocol):
 
         `order` has the models from best to worst, but those last that were set aside: they are in nobody's way.
         """
-        ...
 
     def family(self, models: int) -> IndexArray | int:
         """The fixed pairs (n, 2) that Holm's procedure corrects, or a divisor for Bonferroni's."""
-        ...
 
     @property
     def reference(self) -> float | None:

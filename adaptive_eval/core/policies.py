@@ -49,7 +49,6 @@ class Policy(Protocol):
 
     def allocate(self, view: View) -> IntArray:
         """Further trials (L, M) of each model and question, at most `view.sizes` of each model."""
-        ...
 
 
 def asks_only_open(policy: Policy) -> bool:

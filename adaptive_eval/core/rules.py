@@ -41,7 +41,6 @@ class Rule(Protocol):
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         """The value that |z| must reach for each pair to be called; infinite where no call is allowed."""
-        ...
 
 
 def calls(rule: Rule, ways: Sequence[Evidence], boundaries: Sequence[FloatArray] | None = None) -> NDArray[np.int8]:
@@ -65,11 +64,9 @@ class Correctable(Rule, Protocol):
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         """One look's p-value against "the first is not better" (sign 1) or "the second is not better" (sign -1)."""
-        ...
 
     def at_level(self, alpha: float) -> Correctable:
         """This rule at one-sided error probability alpha; its p-values are the same."""
-        ...
 
 
 @runtime_checkable
@@ -79,7 +76,6 @@ class Extendable(Rule, Protocol):
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
         """The rule under the new horizon: `looks` were taken under the old one, `now` is the last of them under the
         new, and `delta` is the indifference zone."""
-        ...
 
 
 @runtime_checkable
@@ -88,15 +84,12 @@ class ErrorLeft(Rule, Protocol):
 
     def left(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance that it would have been called under the horizon before."""
-        ...
 
     def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
         """Pairs that have used their error up: nothing will call them any more."""
-        ...
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
         """Pairs whose difference is certified to be below delta, by errors of their own."""
-        ...
 
 
 @runtime_checkable
@@ -105,17 +98,14 @@ class GivingUp(Rule, Protocol):
 
     def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
         """Whether each pair ends here without a call, for good."""
-        ...
 
     @property
     def futility(self) -> float:
         """The value of `Judging.futility` under this rule."""
-        ...
 
     @property
     def ties(self) -> Correctable:
         """A rule that gives nothing up: it certifies ties within delta, and gives the p-values of all pairs."""
-        ...
 
 
 def judges_by_pair(rule: Rule) -> bool:

@@ -64,19 +64,15 @@ class Caller(Protocol):
 
     async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
         """Send one request; raises `Failure` where no reply came. `pulse` hears of the pieces of a stream."""
-        ...
 
     async def models(self, base_url: str) -> Reply:
         """The list of models."""
-        ...
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         """Probe a server: None for a sign of life, else the trouble; raises `Failure` if neither is known."""
-        ...
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Status and body of something that a server says of itself beside the API, such as `/metrics`."""
-        ...
 
     async def close(self) -> None: ...
 

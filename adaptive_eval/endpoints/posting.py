@@ -19,7 +19,6 @@ class Poster(Protocol):
 
     def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
         """Send one; of the response no more than so many bytes are read. Raises `httpx2.HTTPError`."""
-        ...
 
 
 class DirectPoster:

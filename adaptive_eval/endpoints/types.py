@@ -390,17 +390,13 @@ class Endpoint(Protocol):
         Raises `Unavailable` when no replica is left or the attempts are used up by failures, `Rejected` for what no
         retry mends, and `NotAskedAgain` where `again` forbids to repeat what was lost (`stats.lost` has counted it).
         """
-        ...
 
     async def check(self) -> Health:
         """Ask every replica for its models and for one tiny answer."""
-        ...
 
     async def close(self) -> None:
         """Close every connection."""
-        ...
 
     @property
     def stats(self) -> EndpointStats:
         """The traffic so far."""
-        ...

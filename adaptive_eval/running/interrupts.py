@@ -16,7 +16,6 @@ class StopSource(Protocol):
 
     def hear(self, handle: Callable[[], None]) -> None:
         """Call this at each of them from now on."""
-        ...
 
     def __enter__(self) -> "StopSource": ...
 

@@ -40,7 +40,6 @@ class RemoteServers(Protocol):
 
     def open(self, prepared: PreparedRun, store: Store) -> OpenedHosts:
         """Hosts for the models of the run, which is stored there; nothing is started."""
-        ...
 
 
 def open_hosts(

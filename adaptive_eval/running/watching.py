@@ -15,15 +15,12 @@ class Watcher(Observer, Protocol):
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         """The run begins; `take` gives its status at any time, in the loop's thread."""
-        ...
 
     def stopping(self, in_flight: int) -> None:
         """The user has stopped the run, and so many requests are being waited for."""
-        ...
 
     def closed(self) -> None:
         """The run has ended, well or badly: give the terminal back."""
-        ...
 
 
 class IdleWatcher:

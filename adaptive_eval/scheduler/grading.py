@@ -43,23 +43,18 @@ class Grading(Protocol):
     @property
     def notices(self) -> Sequence[Notice]:
         """Notices about the servers that are asked for grades, in the order of time."""
-        ...
 
     def asks(self, question: Question) -> bool:
         """Whether a grade of an answer to this question takes a request: the answer is stored before it is graded."""
-        ...
 
     def lost_with(self, answer: str, question: Question) -> Cost:
         """The most that those for the grade of this answer may cost."""
-        ...
 
     def lost_vote(self, lost: Cost) -> Cost:
         """The most that one of them may have cost whose reply did not come, where all may cost so much."""
-        ...
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """The grade of one answer; `again` is asked before a request whose reply was lost is repeated."""
-        ...
 
 
 async def grade_or_error(

@@ -16,11 +16,9 @@ class Observer(Protocol):
 
     def looked(self, looks: Sequence[Look]) -> None:
         """Rounds were completed."""
-        ...
 
     def happened(self, event: Event) -> None:
         """A model was set aside, or the run was stopped."""
-        ...
 
 
 class Halt(StrEnum):

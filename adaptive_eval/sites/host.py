@@ -49,14 +49,12 @@ class SitePlacing(Protocol):
 
     def left_by(self, run: str) -> Collection[str]:
         """The names of the sites that an earlier start of a run has left; all of them begin with `run`."""
-        ...
 
     async def place(self, name: str, resources: dict[str, float], awaited: "PlaceWait") -> SiteOrigin:
         """A place with these resources, in which nothing is served yet, or the site of that name if it is there.
 
         Raises `LaunchFailed` when it takes longer than `awaited` allows, and says what is missing.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

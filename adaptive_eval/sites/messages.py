@@ -140,19 +140,15 @@ class SiteHandle(Protocol):
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
         """Serve the model in place of the one before, unless it is served like this already."""
-        ...
 
     async def news(self, head: str, order: SiteOrder) -> SiteNews:
         """Tell the site what to do, and hear news as soon as there is any, at each heartbeat, or when told more."""
-        ...
 
     async def end(self, at_once: bool) -> None:
         """Stop the site's server."""
-        ...
 
     def kill(self) -> None:
         """Be rid of it, whatever it is doing; its server ends with it."""
-        ...
 
 
 _NAMES = tuple(one.name for one in fields(Answer))

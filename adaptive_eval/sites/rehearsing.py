@@ -23,11 +23,9 @@ class SiteRoom(Protocol):
 
     def room(self, resources: Mapping[str, float]) -> ClusterRoom:
         """For how many sites there is room."""
-        ...
 
     def missing(self, resources: Mapping[str, float]) -> str:
         """Why there is no room now."""
-        ...
 
 
 def places_found(config: RunConfig, cluster: SiteRoom) -> dict[str, Health]:

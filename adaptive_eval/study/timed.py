@@ -60,7 +60,6 @@ class ServiceTimes(Protocol):
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial, which falls into its category."""
-        ...
 
 
 class _FlyingBatch:

@@ -82,39 +82,30 @@ class Demand(Protocol):
 
     def is_wanted(self, model: int) -> bool:
         """Whether there is something to ask this model now."""
-        ...
 
     def has_queue_for(self, model: int, servers: int) -> bool:
         """Whether at least as much is waiting as so many servers of the model take at a time."""
-        ...
 
     def is_booked(self, model: int) -> bool:
         """Whether a request is still to be sent to a server of this model that has a slot for it."""
-        ...
 
     def in_flight(self, model: int) -> int:
         """How many requests of this model are not answered yet."""
-        ...
 
     def is_owed(self, model: int) -> bool:
         """Whether a trial that was asked of this model is not committed yet."""
-        ...
 
     def is_settled(self, model: int) -> bool:
         """Whether the model is done, as far as anybody can know: nothing more to ask, and nothing in flight."""
-        ...
 
     def is_resting(self, model: int) -> bool:
         """Whether the model has nothing to ask and nothing in flight until trials of others want it again."""
-        ...
 
     def is_idle_for_long(self, model: int) -> bool:
         """Whether the model has long had nothing to do but to wait for answers of others."""
-        ...
 
     def awaited_models(self, model: int) -> tuple[str, ...] | None:
         """The models whose batches an idle model waits for; None if it rests for another reason."""
-        ...
 
 
 class Supply:
@@ -196,8 +187,6 @@ class Journal(Protocol):
 
     def note(self, event: Event) -> None:
         """Record an event."""
-        ...
 
     async def safe(self) -> None:
         """Wait until what was recorded by now is on disk."""
-        ...

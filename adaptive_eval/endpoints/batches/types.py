@@ -148,27 +148,21 @@ class BatchFormat(Protocol):
 
     def sized(self, request: BatchRequest) -> bytes:
         """The request as it is sent, so that its size is known."""
-        ...
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
         """Hand in a batch, once: where the answer is lost, nobody knows whether it was created."""
-        ...
 
     async def state(self, batch: str) -> BatchState:
         """How far a batch is."""
-        ...
 
     async def listed(self, since: float) -> list[BatchState]:
         """Batches that were created since then, and perhaps earlier ones, the newest first."""
-        ...
 
     async def cancel(self, batch: str) -> None:
         """Ask for its end; what is answered by then is among its results."""
-        ...
 
     async def results(self, state: BatchState) -> list[BatchResult]:
         """Every result that can be read."""
-        ...
 
 
 def came_by_batch(replica: str) -> bool:
