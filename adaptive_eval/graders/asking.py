@@ -19,9 +19,9 @@ from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse
+from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.transcript import visible
-from adaptive_eval.graders.types import Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.seeds import SEED_SPAN
 
@@ -37,11 +37,10 @@ class GraderReply(NamedTuple):
     """The server does not take such a request, maybe for one of its options."""
 
 
-class AskingPool:
-    """Grades answers by asking a server; in the place of a `GradingPool`."""
+class AskingPool(Grading):
+    """Grades answers by asking a server."""
 
     lasting = True
-    """A grade takes a request: the answer is stored before it is graded."""
 
     def __init__(
         self, asked: AskedGrader, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
@@ -52,38 +51,27 @@ class AskingPool:
         self._secrets = kept_from_answers([(asked.server, asked.sampling)], keys)
         """What its server is sent and no reply is read with: what cannot be read is quoted."""
         self.rubric = rubric
-        """Replaced once its thresholds are fitted."""
         self._slots = asyncio.Semaphore(asked.concurrency.in_flight * len(asked.server.replicas))
         self._endpoints: dict[bool, Endpoint] = {}
         """By whether the server sees to the form of replies."""
-        self.notices: list[Notice] = []
-        """What a reader of the results should know."""
-
-    async def marks(self, text: str, question: Question) -> Marks:
-        """A grader that asks servers is not tried on answer keys, since that would cost."""
-        raise GraderError(f"is a {self._asked.kind}, which is asked about answers alone")
+        self._notices: list[Notice] = []
 
     @property
-    def refused(self) -> str | None:
-        """None: there is no process that could fail to start."""
-        return None
+    def notices(self) -> Sequence[Notice]:
+        return self._notices
 
     async def close(self) -> None:
-        """Close every connection."""
         for endpoint in self._endpoints.values():
             await endpoint.close()
 
     def asks(self, question: Question) -> bool:
-        """Its server is asked about every answer."""
         return True
 
     def lost_with(self, answer: str, question: Question) -> Cost:
-        """The most that the grade of this answer may cost."""
         worst = self._asked.worst_cost((question,), len(visible(answer).encode()))
         return worst if worst.tokens < self.lost.tokens else self.lost
 
     def lost_vote(self, lost: Cost) -> Cost:
-        """The most that one reply may have cost that did not come, of a grade that may cost so much."""
         replies, attempts = self._asked.replies, self._asked.concurrency.attempts
         return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)
 

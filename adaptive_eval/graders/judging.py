@@ -54,7 +54,7 @@ class JudgePool(AskingPool):
         ]
         """The clients of the other judges, which give votes alone."""
         for one in self._further:
-            one.notices = self.notices
+            one._notices = self._notices
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """The grade of an answer; `JudgeFailed` says why there is none, and what was spent.
@@ -128,7 +128,7 @@ class JudgePool(AskingPool):
                 reply = await self._sample(sent(False)[order].prompt, seed, again)
                 if refusal is not None and reply.answer is not None and self._structured:
                     self._structured = False
-                    self.notices.append(
+                    self._notices.append(
                         Notice("judge_unstructured", UNSTRUCTURED.format(self._judge.server.model, refusal.error))
                     )
         if reply.answer is None:

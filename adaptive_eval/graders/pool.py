@@ -296,13 +296,44 @@ FEWEST_WORKERS = 2
 """On a small machine, too, one answer that takes long must not hold up all others."""
 
 
-class GradingPool:
-    """Grades answers: the grader's signals and the answer's own, made into a category by the rubric."""
+class Grading:
+    """Turns answers into categories; raises `GraderError` where it cannot. By itself it asks nobody."""
 
     lasting = False
-    """A grade is there in a moment."""
+    """Some grades take requests."""
     lost = NO_COST
-    notices: Sequence[Notice] = ()
+    """The most that the requests for the grade of any answer may cost."""
+    rubric: Rubric
+    """Replaced once its thresholds are fitted."""
+
+    @property
+    def notices(self) -> Sequence[Notice]:
+        """Notices about the servers that are asked for grades, in the order of time."""
+        return ()
+
+    def asks(self, question: Question) -> bool:
+        """Whether a grade of an answer to this question takes a request: the answer is stored before it is graded."""
+        return False
+
+    def lost_with(self, answer: str, question: Question) -> Cost:
+        """The most that those for the grade of this answer may cost."""
+        return NO_COST
+
+    def lost_vote(self, lost: Cost) -> Cost:
+        """The most that one of them may have cost whose reply did not come, where all may cost so much."""
+        return NO_COST
+
+    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
+        """The grade of one answer; `again` is asked before a request whose reply was lost is repeated."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Close every connection, and end the worker processes."""
+        raise NotImplementedError
+
+
+class GradingPool(Grading):
+    """Grades answers: the grader's signals and the answer's own, made into a category by the rubric."""
 
     def __init__(
         self, grader: GraderOptions, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()
@@ -310,27 +341,10 @@ class GradingPool:
         """`keys` are variables that worker processes do not get, besides all that are named like secrets."""
         self._grader = grader
         self.rubric = rubric
-        """Replaced once its thresholds are fitted."""
         count = grader.workers or _default_workers()
         self._workers = Workers(grader, count, folder, keys, beside=grader.workers is None)
 
-    def asks(self, question: Question) -> bool:
-        """Nobody is asked."""
-        return False
-
-    def lost_with(self, answer: str, question: Question) -> Cost:
-        """Nothing is asked for a grade."""
-        return NO_COST
-
-    def lost_vote(self, lost: Cost) -> Cost:
-        """Nothing is asked for a grade."""
-        return NO_COST
-
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        """The grade of an answer; `GraderError` says why there is none, and the answer can be graded again.
-
-        `again` is never asked: nothing is paid for.
-        """
         marks = answer.given() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
         return make_grade(answer, marks, self.rubric, question.id)
 
@@ -345,7 +359,6 @@ class GradingPool:
         return self._workers.refused
 
     async def close(self) -> None:
-        """End the worker processes."""
         await self._workers.close()
 
     def _quick(self, text: str, question: Question) -> Marks | None:

@@ -13,7 +13,7 @@ from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.pool import GradingPool, make_grade
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.slot import LabelScores, label_scores
-from adaptive_eval.graders.types import Grade, Marks
+from adaptive_eval.graders.types import Grade
 from adaptive_eval.graders.verifier import INVALID, LABELS, Verifier, found_in
 from adaptive_eval.questions.types import Question
 
@@ -52,12 +52,6 @@ class VerifierPool(AskingPool):
         await super().close()
         if self._beside is not None:
             await self._beside.close()
-
-    async def marks(self, text: str, question: Question) -> Marks:
-        """Marks of the grader beside it; the verifier is not tried on answer keys, since that would cost."""
-        if self._beside is None:
-            return await super().marks(text, question)
-        return await self._beside.marks(text, question)
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """The grade of an answer; `JudgeFailed` says why there is none, and what was spent."""

@@ -1,7 +1,5 @@
 """The grader of a run, and whether it finds the answer keys right: before anything is asked."""
 
-from typing import TYPE_CHECKING
-
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun
@@ -11,24 +9,17 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_graders
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
-from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.pool import Grading, GradingPool
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.verifier import Verifier
 
-if TYPE_CHECKING:
-    from adaptive_eval.graders.judging import JudgePool
-    from adaptive_eval.graders.several import BenchmarksPool
-    from adaptive_eval.graders.verifying import VerifierPool
 
-    Pool = GradingPool | JudgePool | VerifierPool | BenchmarksPool
-
-
-def open_run_graders(prepared: PreparedRun) -> "Pool":
+def open_run_graders(prepared: PreparedRun) -> Grading:
     """Open the graders of a run, to be closed in the end."""
     return open_graders(prepared.config, prepared.rubric, worst_verdict(prepared.config, prepared.questions))
 
 
-def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "Pool":
+def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Grading:
     """Open the graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
     asked = asked_graders(config.grader)
     if not asked:

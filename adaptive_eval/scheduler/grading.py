@@ -7,17 +7,16 @@ next start of the run, try to grade the stored answer.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Protocol
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
-from adaptive_eval.endpoints.types import Again, Answer, Notice
+from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.graders.asked import spent_in
-from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.pool import Grading as Grading
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Regrade, TrialRecord, VerdictsWasted
@@ -28,33 +27,6 @@ ATTEMPTS = 3
 """A grader that raised an error so often on one answer is taken to fail on it always."""
 
 AT_A_TIME = 64
-
-
-class Grading(Protocol):
-    """Turns answers into categories; raises `GraderError` where it cannot."""
-
-    lasting: bool
-    """Some grades take requests."""
-    lost: Cost
-    """The most that the requests for the grade of any answer may cost."""
-    rubric: Rubric
-    """Replaced once its thresholds are fitted."""
-
-    @property
-    def notices(self) -> Sequence[Notice]:
-        """Notices about the servers that are asked for grades, in the order of time."""
-
-    def asks(self, question: Question) -> bool:
-        """Whether a grade of an answer to this question takes a request: the answer is stored before it is graded."""
-
-    def lost_with(self, answer: str, question: Question) -> Cost:
-        """The most that those for the grade of this answer may cost."""
-
-    def lost_vote(self, lost: Cost) -> Cost:
-        """The most that one of them may have cost whose reply did not come, where all may cost so much."""
-
-    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        """The grade of one answer; `again` is asked before a request whose reply was lost is repeated."""
 
 
 async def grade_or_error(
