@@ -22,8 +22,7 @@ from pathlib import Path
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted
-from adaptive_eval.graders.categorised import categorised
-from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.rubric import Rubric, categorised
 from adaptive_eval.graders.types import (
     FLAGS,
     Grade,

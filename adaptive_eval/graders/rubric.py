@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds
+from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.sections import Section, refuse
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
@@ -340,3 +340,21 @@ def _with_numbers(category: CategoryConfig, known: Mapping[str, float]) -> Categ
             numbers = {side: known[name] for side, name in names.items() if name in known}
             when[signal] = wanted.model_copy(update=numbers)
     return category.model_copy(update={"when": when})
+
+
+class Categorised(NamedTuple):
+    """The category that a rubric gives to signals."""
+
+    category: int | None
+    """None: it waits for thresholds."""
+    measured: Facts
+    """Besides these signals, what goes by the thresholds."""
+
+
+def categorised(facts: Facts, rubric: Rubric, question: str) -> Categorised:
+    """The category of an answer to a question; `GraderError` names a signal that is missing."""
+    if rubric.lacks:
+        return Categorised(None, {})
+    whole = with_length_ratio(facts, question, rubric.medians)
+    measured = {LENGTH_RATIO: whole[LENGTH_RATIO]} if rubric.medians and LENGTH_RATIO in whole else {}
+    return Categorised(rubric.category(whole), measured)

@@ -18,8 +18,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.categorised import categorised
-from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.rubric import Rubric, categorised
 from adaptive_eval.graders.types import answer_facts
 from adaptive_eval.record.labels import (
     Labelled,

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds
-from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, categorised, open_rubric
 from adaptive_eval.graders.types import answer_facts
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.event import Event

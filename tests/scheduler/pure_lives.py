@@ -21,8 +21,7 @@ from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asked import USED
-from adaptive_eval.graders.categorised import categorised
-from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.rubric import RubricConfig, categorised, open_rubric
 from adaptive_eval.graders.types import Grade, answer_facts
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import record_of, regrade_of, waiting_record, wasted_verdict
