@@ -20,6 +20,8 @@ from adaptive_eval.supply.types import Lane
 
 ANSWERS = 2
 """Answers of each model, to the first questions of each benchmark: one may be an exception."""
+LONGEST_WAIT = 600.0
+"""Seconds that an answer or its grade may take here; a run waits longer, for as many attempts as it may make."""
 
 
 class TriedAnswer(NamedTuple):
@@ -64,8 +66,17 @@ def _first_questions(prepared: PreparedRun) -> list[int]:
 async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedAnswer:
     seed = trial_seed(lane.seed_base(at), 0)
     try:
-        (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))
+        async with asyncio.timeout(LONGEST_WAIT):
+            (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))
     except EndpointError as error:
         return TriedAnswer(lane.name, question, error, None)
-    grade = await grade_or_error(pool, answer, question.for_trial(0))
+    except TimeoutError:
+        servers = ", ".join(replica.url for replica in lane.endpoint.stats.replicas) or "its server"
+        late = f"{lane.name} has not answered within {LONGEST_WAIT / 60:g} minutes at {servers}; a run may wait longer"
+        return TriedAnswer(lane.name, question, EndpointError(late), None)
+    try:
+        async with asyncio.timeout(LONGEST_WAIT):
+            grade = await grade_or_error(pool, answer, question.for_trial(0))
+    except TimeoutError:
+        grade = GraderError(f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer")
     return TriedAnswer(lane.name, question, *without_secrets(answer, grade, lane.secrets))

@@ -1,5 +1,6 @@
 """`--dry-run` and `check` say what would happen, and let nothing happen."""
 
+import asyncio
 import re
 
 import pytest
@@ -12,7 +13,10 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import ExitCode, GraderError
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.running import rehearsal
 from adaptive_eval.running.rehearsal import TriedAnswer
+from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.database import DATABASE_FILE
@@ -152,3 +156,29 @@ def test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches(site: Site) -
     lines = told.stdout.splitlines()
     for name in MODELS:
         assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
+
+
+@pytest.mark.patient
+async def test_a_dry_run_waits_for_no_model_that_never_answers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "LONGEST_WAIT", 6.0)
+    async with SimulatedServer(small_world(), faults=Faults(hang=1.0)) as server:
+        models = [{"name": name, "base_url": server.base_url} for name in MODELS]
+        prepared = prepare(load_config(site.write(models=models)))
+        tried = await rehearsal.try_answers(prepared, {"ada"})
+    late = f"ada has not answered within 0.1 minutes at {server.base_url}; a run may wait longer"
+    assert [str(one.answer) for one in tried] == [late, late]
+
+
+@pytest.mark.patient
+async def test_a_dry_run_waits_for_no_grade_that_never_comes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object) -> Grade:
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(rehearsal, "LONGEST_WAIT", 6.0)
+    monkeypatch.setattr(rehearsal, "grade_or_error", never)
+    async with SimulatedServer(small_world()) as server:
+        models = [{"name": name, "base_url": server.base_url} for name in MODELS]
+        prepared = prepare(load_config(site.write(models=models)))
+        tried = await rehearsal.try_answers(prepared, {"ada"})
+    assert all(isinstance(one.answer, Answer) for one in tried)
+    assert {str(one.grade) for one in tried} == {"its grade has not come within 0.1 minutes; a run may wait longer"}
