@@ -7,20 +7,16 @@ from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
-from adaptive_eval.show.text import count
+from adaptive_eval.show.text import RANKING, count, ranking_cells
 
 SHOWN_MODELS = 100
-HEADINGS = ("tier", "model", "score", "95% interval", "trials")
 
 
 def ranking_table(rows: Sequence[ModelRow], scale: Scale) -> str:
     """The models from best to worst."""
-    lines = (
-        (str(row.tier), row.name, scale.score(row.score), scale.interval(row.lo, row.hi), count(row.trials))
-        for row in rows[:SHOWN_MODELS]
-    )
+    lines = (ranking_cells(row, scale, row.name, "")[:-1] for row in rows[:SHOWN_MODELS])
     more = len(rows) - SHOWN_MODELS
-    return table_html(HEADINGS, lines) + (paragraph_html(f"and {more} more") if more > 0 else "")
+    return table_html(RANKING[:-1], lines) + (paragraph_html(f"and {more} more") if more > 0 else "")
 
 
 def table_html(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -137,9 +137,9 @@ def difference(results: Results, pair: PairRow, ahead: str | None = None) -> str
 def gate_line(results: Results, row: GateRow) -> str:
     """The outcome of one model, both scores, and their difference with its interval."""
     scale, scores = Scale.of(results.weights), {one.name: one.score for one in results.models}
-    (pair,) = (one for one in results.pairs if {one.better, one.worse} == {row.model, row.baseline})
     both = ", ".join(f"{_name(name)} {scale.score(scores[name])}" for name in (row.model, row.baseline))
-    return f"{row.outcome}: {both}, difference {difference(results, pair, row.model)}: {safe_line(row.why, 300)}."
+    apart = difference(results, results.gate_pair(row), row.model)
+    return f"{row.outcome}: {both}, difference {apart}: {safe_line(row.why, 300)}."
 
 
 def letters_tell_more(models: Sequence[ModelRow]) -> bool:

@@ -170,6 +170,10 @@ class PairRow:
     variance_by_trial: float | None = None
     """Variance of these differences over that of independent models: about the share of their trials that it takes."""
 
+    def z_of(self, model: str) -> float | None:
+        """The z of one of the two: positive where this model is ahead."""
+        return self.z if self.z is None or model == self.better else -self.z
+
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
@@ -411,6 +415,10 @@ class Results:
     of the run first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
+
+    def gate_pair(self, row: GateRow) -> PairRow:
+        """The comparison that the gate's outcome for a model is of."""
+        return next(one for one in self.pairs if {one.better, one.worse} == {row.model, row.baseline})
 
     @property
     def compares(self) -> bool:

@@ -67,11 +67,10 @@ def _score_text(results: Results, row: GateRow) -> str:
         f"{safe_line(name)}: {scale.score(rows[name].score)} ({scale.interval(rows[name].lo, rows[name].hi)})"
         for name in (row.model, row.baseline)
     ]
-    (pair,) = (one for one in results.pairs if {one.better, one.worse} == {row.model, row.baseline})
-    z = pair.z if pair.z is None or pair.better == row.model else -pair.z
     scores += [
         f"{safe_line(one.group)}: {one.gate}, {scale.score(one.score)} ({scale.interval(one.lo, one.hi)})"
         for one in results.groups
         if one.model == row.model and one.gate is not None
     ]
-    return "\n".join([*scores, f"z of the difference with delta added: {number_or_dash(z)}"])
+    z = number_or_dash(results.gate_pair(row).z_of(row.model))
+    return "\n".join([*scores, f"z of the difference with delta added: {z}"])

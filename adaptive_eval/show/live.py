@@ -24,7 +24,7 @@ from adaptive_eval.record.status import Cap, Detail, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
-from adaptive_eval.show.text import FittingName, Rates, count, number_or_dash, stopping, wrapped
+from adaptive_eval.show.text import RANKING, FittingName, Rates, count, number_or_dash, ranking_cells, stopping, wrapped
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
@@ -134,7 +134,7 @@ def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> Renderabl
     if not standings:
         return Text("first round: no look yet", style="dim")
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("tier", "model", "score", "95% interval", "trials", "verdict"):
+    for title in RANKING:
         texts = title in ("model", "verdict")
         # where the terminal is narrow, names are cut, and numbers stay whole
         table.add_column(title, justify="left" if texts else "right", no_wrap=not texts)
@@ -154,14 +154,8 @@ def _cells(standing: Standing, scale: Scale) -> tuple[RenderableType, ...]:
     elif clause is not None:
         others = f" {clause.others}" if clause.others else ""
         verdict = FittingName(others, 41, clause.words, STYLES.get(clause.verdict, ""), clause.after)
-    return (
-        Text("-" if row.score is None else str(row.tier)),
-        FittingName(row.name, 40),
-        Text(scale.score(row.score), style="bold"),
-        Text(scale.interval(row.lo, row.hi)),
-        Text(f"{row.trials:,}"),
-        verdict,
-    )
+    tier, _, score, interval, trials, _ = ranking_cells(row, scale, row.name, "")
+    return Text(tier), FittingName(row.name, 40), Text(score, style="bold"), Text(interval), Text(trials), verdict
 
 
 def budgets(caps: Sequence[Cap]) -> RenderableType:

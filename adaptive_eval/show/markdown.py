@@ -45,6 +45,7 @@ from adaptive_eval.show.summary import (
     where_pending,
 )
 from adaptive_eval.show.text import (
+    RANKING,
     count,
     fenced_block,
     informative_columns,
@@ -52,6 +53,7 @@ from adaptive_eval.show.text import (
     markdown_table,
     model_remark,
     number_or_dash,
+    ranking_cells,
 )
 
 SPREAD = ("signals", "sampling")
@@ -234,17 +236,10 @@ def _headline(results: Results) -> str:
 def _ranking(results: Results) -> str:
     scale = Scale.of(results.weights)
     rows = (
-        [
-            "-" if row.score is None else str(row.tier),
-            markdown_cell(row.name) + model_remark(row),
-            scale.score(row.score),
-            scale.interval(row.lo, row.hi),
-            f"{row.trials:,}",
-            markdown_cell(verdict, 500),
-        ]
+        ranking_cells(row, scale, markdown_cell(row.name) + model_remark(row), markdown_cell(verdict, 500))
         for row, verdict in zip(results.models, model_verdicts(results), strict=True)
     )
-    return markdown_table(["tier", "model", "score", "95% interval", "trials", "verdict"], rows, left=2, last=True)
+    return markdown_table(RANKING, rows, left=2, last=True)
 
 
 def _score_details(results: Results) -> str:
@@ -383,7 +378,7 @@ def _compared(results: Results, pair: PairRow) -> list[str]:
         markdown_cell(model) if other is None else f"{markdown_cell(model)} {over} {markdown_cell(other)}",
         state_word(state_of(results, pair)),
         difference(results, pair, model) if results.compares else "",
-        number_or_dash(pair.z if pair.z is None or model == pair.better else -pair.z),
+        number_or_dash(pair.z_of(model)),
         number_or_dash(pair.boundary) if open_ else "",
         number_or_dash(pair.rho, 4) if gate is None else "",
         _call_text(pair),

@@ -24,7 +24,16 @@ from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, Pa
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import draws_questions, promise_of
-from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, fit_columns, model_remark
+from adaptive_eval.show.text import (
+    NEXT,
+    RANKING,
+    SECONDS_AN_HOUR,
+    amount,
+    count,
+    fit_columns,
+    model_remark,
+    ranking_cells,
+)
 from adaptive_eval.store.address import is_address
 
 SHOWN_MODELS = 30
@@ -110,18 +119,9 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
 
 def _ranking(results: Results) -> Iterator[str]:
     scale = Scale.of(results.weights)
-    rows = [("tier", "model", "score", "95% interval", "trials", "verdict")]
+    rows: list[Sequence[str]] = [RANKING]
     for row, verdict in zip(results.models[:SHOWN_MODELS], model_verdicts(results), strict=False):
-        rows.append(
-            (
-                "-" if row.score is None else str(row.tier),
-                safe_name(row.name, WIDEST_NAME) + model_remark(row),
-                scale.score(row.score),
-                scale.interval(row.lo, row.hi),
-                f"{row.trials:,}",
-                verdict,
-            )
-        )
+        rows.append(ranking_cells(row, scale, safe_name(row.name, WIDEST_NAME) + model_remark(row), verdict))
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         texts = (
@@ -179,10 +179,8 @@ def cost_line(results: Results, elapsed: float | None) -> str:
     cost = results.cost
     parts = [f"{count(cost.trials)} trials ({_fixed_share(cost.trials, cost.fixed_trials)})"]
     parts += [f"{count(cost.asked_in_vain)} extra answers requested to save time"] if cost.asked_in_vain else []
-    parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
-    parts += [f"${amount(cost.usd, ())}"] if cost.usd else []
-    parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours of requests"] if cost.gpu_seconds else []
-    parts += list(_server_time(results))
+    parts += _used(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
+    parts += _server_time(results)
     parts += [] if elapsed is None else [duration(elapsed)]
     return ", ".join(parts)
 
@@ -230,19 +228,15 @@ def _warnings(results: Results) -> Iterator[str]:
 
 def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
     """Spending that caps count besides, in one line; None if there is none."""
-    if not rows:
-        return None
-    trials, tokens = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens"))
-    usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
-    parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
-    parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
+    trials, *used = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens", "usd", "counted_gpu_seconds"))
+    parts = [f"{count(trials)} trials"] * (trials > 0) + _used(*used)
     return f"{', '.join(parts)} on {'; '.join(one.what for one in summarize_other_costs(rows))}" if parts else None
 
 
 def grading_in_short(row: GradingCost) -> str:
     """Cost of grades by a judge or a verifier, in one line."""
-    told = [f"{_used(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
-    told += [] if row.in_vain is None else [f"{_used(row.in_vain)} {wasted_words(row.in_vain)}"]
+    told = [f"{_used_by_grades(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
+    told += [] if row.in_vain is None else [f"{_used_by_grades(row.in_vain)} {wasted_words(row.in_vain)}"]
     return ", ".join(told)
 
 
@@ -252,10 +246,14 @@ def wasted_words(row: WastedCost) -> str:
     return f"for verdicts that could not be read, or were replaced{verdicts}"
 
 
-def _used(row: GradingCost | WastedCost) -> str:
-    hours = row.gpu_seconds / SECONDS_AN_HOUR
-    parts = [f"{count(row.tokens)} tokens"] + [f"${amount(row.usd, ())}"] * (row.usd > 0.0)
-    return ", ".join(parts + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0))
+def _used_by_grades(row: GradingCost | WastedCost) -> str:
+    return ", ".join(_used(row.tokens, row.usd, row.gpu_seconds)) or "0 tokens"
+
+
+def _used(tokens: int, usd: float, gpu_seconds: float, gpu_hours_of: str = "") -> list[str]:
+    """Tokens, dollars and GPU hours, as far as there are any."""
+    parts = [f"{count(tokens)} tokens"] * (tokens > 0) + [f"${amount(usd, ())}"] * (usd > 0.0)
+    return parts + [f"{amount(gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours{gpu_hours_of}"] * (gpu_seconds > 0.0)
 
 
 def pending_in_short(rows: Sequence[BatchRow]) -> str | None:

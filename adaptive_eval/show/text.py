@@ -19,6 +19,7 @@ from rich.text import Text
 
 from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import ModelRow
+from adaptive_eval.record.scale import Scale
 
 WINDOW_SECONDS = 30.0
 GAP = re.compile(r"  +")
@@ -200,6 +201,16 @@ def fenced_block(text: str, language: str) -> str:
 def _pad(text: str, width: int, left: bool) -> str:
     space = " " * (width - cell_len(text))
     return text + space if left else space + text
+
+
+RANKING = ("tier", "model", "score", "95% interval", "trials", "verdict")
+"""The columns of a ranking."""
+
+
+def ranking_cells(row: ModelRow, scale: Scale, name: str, verdict: str) -> list[str]:
+    """The cells of a model under `RANKING`."""
+    tier = "-" if row.score is None else str(row.tier)
+    return [tier, name, scale.score(row.score), scale.interval(row.lo, row.hi), f"{row.trials:,}", verdict]
 
 
 def model_remark(row: ModelRow) -> str:
