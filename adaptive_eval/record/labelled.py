@@ -129,7 +129,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     by_model: dict[str, list[TrialFacts]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
-    found = _labelled_answers(stored, labels, rubric, by_model)
+    found = _labelled_answers(stored, labels, rubric, rows)
     there = (level for some in found.values() for one in some for level in (one.label, one.said))
     levels = levels_among(label_fields(config), there)
     scores, alone = _scores(stored)
@@ -176,18 +176,18 @@ def _labelled_answers(
     stored: StoredRun,
     labels: Labels,
     rubric: Rubric,
-    by_model: Mapping[str, Sequence[TrialFacts]],
+    rows: Sequence[TrialFacts],
 ) -> dict[str, list[_Graded]]:
-    last = {model: max(row.round for row in rows) for model, rows in by_model.items()}
+    judged = {(row.model, row.question, row.trial) for row in rows}
     numbers, fields = stored.setup.roster.questions, label_fields(stored.setup.config)
     wanted: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for at, label in labels.items():
-        if at.model in last and at.question in numbers and is_label(fields, label):
+        if at in judged and is_label(fields, label):
             wanted[at.model, at.question][at.trial] = label
     found: dict[str, list[_Graded]] = defaultdict(list)
     for (model, question), some in wanted.items():
         for record in stored.reader.cell(model, question):
-            if record.trial in some and record.category is not None and record.round <= last[model]:
+            if record.trial in some and record.category is not None:
                 label = some[record.trial]
                 worth = rubric.weights[category_of_label(record, label, stored.setup.config, rubric)]
                 said = level_said(stored.setup.config, record.signals)
@@ -300,16 +300,12 @@ def _label_gain(model: str, counts: Mapping[str, int], found: LabelledRun | None
 
 def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
     """Answers without a label, by model, in the order in which they would be labelled."""
-    last: dict[str, int] = {}
+    cells: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for row in judged_rows(stored):
-        last[row.model] = max(last.get(row.model, 0), row.round)
-    cells: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for place in stored.reader.places():
-        if place.round <= last.get(place.model, -1) and place.question in stored.setup.roster.questions:
-            cells[place.model, place.question].append(place.trial)
+        cells[row.model, row.question].append(Labelled(row.model, row.question, row.trial))
     queues: dict[str, list[tuple[int, bytes, Labelled]]] = defaultdict(list)
-    for (model, question), trials in cells.items():
-        answers = sorted((Labelled(model, question, trial) for trial in trials), key=_draw_key)
+    for (model, _), some in cells.items():
+        answers = sorted(some, key=_draw_key)
         queues[model] += [(turn, _draw_key(one), one) for turn, one in enumerate(answers)]
     return {model: [one for _, _, one in sorted(queue) if one not in labels] for model, queue in queues.items()}
 

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +38,9 @@ from adaptive_eval.graders.many_trials import (
     with_length_ratios,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
-from adaptive_eval.record.restore import StoredRun, last_rounds, opened_run
+from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.record.thresholds import FIRST_ROUND
-from adaptive_eval.store import RunFinished, TrialFacts, events_of_kind, events_since_start
-from adaptive_eval.store.looks import trials_at
+from adaptive_eval.store import TrialFacts
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 from scorio.categorical import SCHEMATA, Schema, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES
@@ -195,12 +195,12 @@ class _Trials:
         places, measured = array("i"), TrialFacts._fields.index("finish_reason")
         for row in stored.reader.trial_facts():
             if (row.model, row.question) in roster:
-                places.extend((*roster.cell(row.model, row.question), row.round, row.category))
+                places.extend((*roster.cell(row.model, row.question), row.trial, row.round, row.category))
                 gathered.add((row.signals, row.flags), AnswerMeasures._make(row[measured:]))
-        model, question, number, category = np.frombuffer(places, np.int32).reshape(-1, 4).T
-        judged = _in_complete_rounds(stored, model, question, number)
+        model, question, trial, round_, category = np.frombuffer(places, np.int32).reshape(-1, 5).T
+        judged = _is_judged(stored, model, question, trial)
         model, question, category = (np.ascontiguousarray(one[judged]) for one in (model, question, category))
-        opening, signals = number[judged] == FIRST_ROUND, gathered.whole().only(judged)
+        opening, signals = round_[judged] == FIRST_ROUND, gathered.whole().only(judged)
         return cls(tuple(roster.models), tuple(roster.questions), model, question, category, signals, opening)
 
     def tally(self, categories: NDArray[np.integer], levels: int) -> NDArray[np.int64]:
@@ -359,58 +359,21 @@ def judged_rows(stored: StoredRun) -> list[TrialFacts]:
     """Graded trials that the scores are of, of today's models and questions."""
     roster = stored.setup.roster
     rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
-    places = [(*roster.cell(row.model, row.question), row.round) for row in rows]
-    model, question, number = np.array(places, dtype=np.int32).reshape(-1, 3).T
-    return [
-        row for row, judged in zip(rows, _in_complete_rounds(stored, model, question, number), strict=True) if judged
-    ]
+    places = [(*roster.cell(row.model, row.question), row.trial) for row in rows]
+    model, question, trial = np.array(places, dtype=np.int32).reshape(-1, 3).T
+    return list(compress(rows, _is_judged(stored, model, question, trial)))
 
 
-def _in_complete_rounds(
-    stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], number: NDArray[np.int32]
+def _is_judged(
+    stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], trial: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Mask of the trials, given by model, question and round, that the scores are of.
-
-    After an edit of the configuration rounds are others than those that the trials were stored in.
-    """
-    models, judged = stored.setup.roster.models, _judged_trials(stored)
-    found, sizes = np.unique(model.astype(np.int64) * 2**32 + number, return_counts=True)
-    rounds = {
-        (models[at >> 32], at & (2**32 - 1)): size for at, size in zip(found.tolist(), sizes.tolist(), strict=True)
-    }
-    last = last_rounds(rounds, judged)
-    chosen = np.asarray(number <= np.array([last.get(name, -1) for name in models], dtype=np.int64)[model])
-    trials = np.bincount(model[chosen], minlength=len(models))
-    asked = np.unique(model).tolist()
-    if all(trials[at] == judged.get(models[at], 0) for at in asked):
-        return chosen
-    return _first_of_each(stored, model, question)
-
-
-def _first_of_each(stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Mask of the trials with the lowest numbers of each model and question, as many as the newest look has."""
-    counts, roster = stored.counts(), stored.setup.roster
-    wanted = (counts.cells - counts.before).sum(axis=2)
-    trial = np.array(
-        [
-            one.trial
-            for one in stored.reader.outcomes()
-            if one.category is not None and (one.model, one.question) in roster
-        ]
-    )
+    """Mask of the graded trials that the scores are of: of each model and question those with the lowest numbers, as
+    many as the newest look has."""
+    counts = stored.counts()
+    wanted = np.rint((counts.cells - counts.before).sum(axis=2))
     order = np.lexsort((trial, question, model))
     cell = (model.astype(np.int64) * wanted.shape[1] + question)[order]
     _, begin, sizes = np.unique(cell, return_index=True, return_counts=True)
-    chosen = np.zeros(len(model), dtype=np.bool_)
-    chosen[order] = np.arange(len(cell)) - np.repeat(begin, sizes) < wanted.ravel()[cell]
-    return chosen
-
-
-def _judged_trials(stored: StoredRun) -> dict[str, int]:
-    """Graded trials of each model that its score is of: those of the newest look, and what was asked ahead."""
-    look, ends = stored.reader.latest_look(), events_of_kind(events_since_start(stored.events), RunFinished)
-    if look is not None and not any(end.waited_for for end in ends):
-        return trials_at(look)
-    counts = stored.counts()
-    trials = (counts.cells - counts.before).sum(axis=(1, 2)).tolist()
-    return dict(zip(counts.roster.models, trials, strict=True))
+    judged = np.zeros(len(model), dtype=np.bool_)
+    judged[order] = np.arange(len(cell)) - np.repeat(begin, sizes) < wanted.ravel()[cell]
+    return judged

@@ -5,8 +5,8 @@ what the run has written down itself, its results and its looks.
 """
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -287,25 +287,12 @@ def _counts_of_look(stored: StoredRun) -> NDArray[np.int64]:
     counts, rounds = np.zeros(shape, dtype=np.int64), Counter[tuple[str, int]]()
     for one in reader.round_counts():
         rounds[one.model, one.round] += one.trials
-    last = last_rounds(rounds, trials_at(reader.latest_look()))
+    judged, last, trials = trials_at(reader.latest_look()), dict[str, int](), Counter[str]()
+    for (model, number), size in sorted(rounds.items()):  # rounds are completed in order
+        trials[model] += size
+        if trials[model] <= judged.get(model, 0):
+            last[model] = number
     for one in reader.round_counts():
         if one.model in roster.models and one.round <= last.get(one.model, -1):
             counts[*roster.cell(one.model, one.question), one.category] += one.trials
     return counts
-
-
-def last_rounds(found: Mapping[tuple[str, int], int], judged: Mapping[str, int]) -> dict[str, int]:
-    """The last round of each model in the newest look, by the number of trials `found` in each round: rounds are
-    completed in order."""
-    sizes: dict[str, dict[int, int]] = defaultdict(dict)
-    for (name, number), trials in found.items():
-        sizes[name][number] = trials
-    last = {}
-    for model, rounds in sizes.items():
-        trials = 0
-        for number in sorted(rounds):
-            trials += rounds[number]
-            if trials > judged.get(model, 0):
-                break
-            last[model] = number
-    return last
