@@ -9,7 +9,7 @@ from adaptive_eval.core.evidence import Evidence, weigh_evidence
 from adaptive_eval.core.horizon import Extension, carried_over
 from adaptive_eval.core.judge import LatchedVerdicts
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.rules import ErrorLeft
+from adaptive_eval.core.rules import has_error_left
 from adaptive_eval.core.settings import Pace, Trials
 from adaptive_eval.core.tally import Tally
 
@@ -60,7 +60,7 @@ class CurrentHorizon:
         now = weigh_evidence(known, objective.reference, objective.margin, paired=paired[0] if paired else None)
         old, self.rule = self.rule, carried_over(self.rule, self._looked, now, plan.judging.delta)
         left = was = boundary = np.empty(0)
-        if leaves := isinstance(self.rule, ErrorLeft):
+        if leaves := has_error_left(self.rule):
             undecided = (memory.call == 0) & ~memory.tie & (now.information > 0.0)
             at_horizon = replace(now, information=np.ones(len(now.z)))
             left = self.rule.left(now)[undecided]

@@ -78,7 +78,6 @@ class Extendable(Rule, Protocol):
         new, and `delta` is the indifference zone."""
 
 
-@runtime_checkable
 class ErrorLeft(Rule, Protocol):
     """A rule under a changed horizon that leaves each comparison only so much of its error as it has not spent."""
 
@@ -92,7 +91,6 @@ class ErrorLeft(Rule, Protocol):
         """Pairs whose difference is certified to be below delta, by errors of their own."""
 
 
-@runtime_checkable
 class GivingUp(Rule, Protocol):
     """A rule that gives comparisons up itself; its calls are paid for by what it has given up, which it never calls."""
 
@@ -115,12 +113,13 @@ def judges_by_pair(rule: Rule) -> bool:
 
 
 def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
-    """Whether a rule is a `GivingUp`: `isinstance` says so too, but takes a tenth of a look for protocols."""
+    """Whether a rule is a `GivingUp`: `isinstance` takes a tenth of a look for protocols, and overlooks what a rule
+    passes on to another (from Python 3.12)."""
     return hasattr(rule, "gives_up") and hasattr(rule, "ties")
 
 
 def has_error_left(rule: Rule) -> TypeGuard[ErrorLeft]:
-    """Whether a rule is an `ErrorLeft`, without the cost of `isinstance`."""
+    """Whether a rule is an `ErrorLeft`, without `isinstance` as above."""
     return hasattr(rule, "left") and hasattr(rule, "spent") and hasattr(rule, "tied")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
-from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule
+from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule, has_error_left
 from adaptive_eval.testing.elsewhere import check_elsewhere
 from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
 from scorio.moments import FloatArray
@@ -249,7 +249,7 @@ def _check_extended(rule: Extendable, looks: Sequence[Evidence], then: Evidence,
     fail_unless(sound, f"{name}: the boundary that extended gives is nan or negative")
     same = np.array_equal(_boundary(again, now, name), boundary)
     fail_unless(same, f"{name}: extended gives another rule when it is asked again: it remembers")
-    if isinstance(found, ErrorLeft):
+    if has_error_left(found):
         _check_left(found, now, boundary, name)
 
 

@@ -10,7 +10,7 @@ from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import PolicyEntry
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameters_of
-from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, GivingUp, RuleEntry, ZScore
+from adaptive_eval.core.rules import Correctable, Extendable, RuleEntry, ZScore, has_error_left, is_giving_up
 from adaptive_eval.testing.rules import evidence_cases
 
 MODELS = ("model-a", "model-b", "model-c")
@@ -46,13 +46,13 @@ def test_its_sentences_name_nothing_that_is_not_there(entry: Entry[object]) -> N
 def test_a_rule_is_what_its_entry_says(entry: RuleEntry) -> None:
     rule = make(entry.make, {}, KNOWN)
     assert isinstance(getattr(rule, "ties", rule), Correctable) == entry.correctable
-    assert isinstance(rule, GivingUp) == entry.gives_up
+    assert is_giving_up(rule) == entry.gives_up
     assert set(entry.only_for) <= OBJECTIVES.keys()
     assert bool(entry.instead) == bool(entry.only_for)
     on = next(case for case in evidence_cases() if (case.information > 0.0).any())
     assert isinstance(rule, Extendable) == entry.correctable, "what survives looks knows what another horizon does"
     raised = rule.extended([on], on, 0.0) if isinstance(rule, Extendable) else rule
-    assert isinstance(raised, ErrorLeft) == entry.spends_error
+    assert has_error_left(raised) == entry.spends_error
     if isinstance(rule, Correctable):
         assert rule.confidence == KNOWN["confidence"]
 

@@ -58,9 +58,9 @@ PATTERNS = (
     (re.compile(r"http://127\.0\.0\.1:\d+"), "SERVER"),
     (re.compile(r"\b\d+(\.\d+)?(ms|s|m|h)\b( \d+s)?"), "TIME"),
     (re.compile(r"\b20\d\d-\d\d-\d\d\b"), "DATE"),
-    (re.compile(r"adaptive-eval \d+\.\d+\.\w+"), "VERSION"),
+    (re.compile(r"\b(adaptive-eval|Python|numpy|scipy) \d+\.\d+\.\w+"), "VERSION"),
 )
-"""What is replaced in texts: addresses, durations, dates, and the version of the package."""
+"""What is replaced in texts: addresses, durations, dates, and versions."""
 
 
 ASKED_AHEAD = frozenset({"tokens", "usd", "stored_trials", "signals", "repeats", "identical"})
