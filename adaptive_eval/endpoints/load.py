@@ -9,7 +9,8 @@ not have it is not asked again.
 
 A server that computes R sequences at once while W wait is asked too much for where W > R/4, and for too little where
 nothing waits although a window is what limits. In between, a few that wait keep its places taken while an answer is on
-its way back. What is to be done must be said by two readings in a row:
+its way back. One that has not answered yet may be warming up, and keeps its windows. What is to be done must be said by
+two readings in a row:
 
     shrink    windows to (requests in flight) * (R + R/8) / (R + W), by half at most
     grow      windows by 1/8, then 1/4, 1/2, 1, 1 ... of their size, as long as nothing waits; by 1 from the beginning
@@ -306,7 +307,7 @@ class _Server:
             sizes = grown([window.replica.window.ceiling for window in full], move.factor - 1.0)
             for window, size in zip(full, sizes, strict=True):
                 window.steer(size)
-        elif move.factor < 1.0:
+        elif move.factor < 1.0 and any(window.replica.answered_at > -inf for window in self.windows):
             for window in full:
                 window.steer(min(window.replica.window.ceiling, ceil(window.replica.peak_in_flight * move.factor)))
         for window in self.windows:

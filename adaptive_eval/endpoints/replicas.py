@@ -1,13 +1,13 @@
 """The replicas of one model: which of them gets the next request, and how many each may have in flight.
 
-A request goes to the replica with the fewest in flight among those that are usable: healthy, not told to wait by a
-Retry-After, and below their window. The window starts at its ceiling, and is halved when a request is refused (429), or
-when failures come together: one connection in fifty breaks on a good day, and says nothing of the load. After a refusal
-it grows step by step with the answers, after failures by one with each, since what failed was not its size. It does not
-look at latency, since a model server slows as it fills. A replica of which nothing but failures has come for a while is
-asked by one request at a time, with pauses of at most `LONGEST_PAUSE`, so that it is soon known to be back. The ceiling
-is the configured concurrency, or less where the server's own load says so (`load`). Who finds no usable replica waits
-in line.
+A request goes to the replica with the fewest in flight, and of these to the one that was sent the fewest, among those
+that are usable: healthy, not told to wait by a Retry-After, and below their window. The window starts at its ceiling,
+and is halved when a request is refused (429), or when failures come together: one connection in fifty breaks on a good
+day, and says nothing of the load. After a refusal it grows step by step with the answers, after failures by one with
+each, since what failed was not its size. It does not look at latency, since a model server slows as it fills. A replica
+of which nothing but failures has come for a while is asked by one request at a time, with pauses of at most
+`LONGEST_PAUSE`, so that it is soon known to be back. The ceiling is the configured concurrency, or less where the
+server's own load says so (`load`). Who finds no usable replica waits in line.
 
 One small task per replica notices that it is dead, long before the time limit of its answers. It asks nothing while
 answers keep coming; otherwise it probes the replica every few seconds, and at once when a request has failed there.
@@ -105,6 +105,7 @@ class Replica:
         self.url = url
         self.window = RequestWindow(ceiling)
         self.in_flight = 0
+        self.sent = 0
         self.peak_in_flight = 0
         """The most in flight since the load of the server was last read."""
         self.healthy = True
@@ -140,6 +141,7 @@ class Replica:
     def take_place(self) -> None:
         """Count one more request in flight."""
         self.in_flight += 1
+        self.sent += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
 
     def spoke(self, at: float) -> None:
@@ -244,7 +246,7 @@ class ReplicaSet:
         usable = [replica for replica in self.replicas if replica.is_usable(now)]
         if len(usable) > 1 and avoid is not None:
             usable = [replica for replica in usable if replica is not avoid]
-        return min(usable, key=lambda replica: replica.in_flight, default=None)
+        return min(usable, key=lambda replica: (replica.in_flight, replica.sent), default=None)
 
 
 PROBE_EVERY = 5.0

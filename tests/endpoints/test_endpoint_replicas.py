@@ -81,6 +81,15 @@ async def test_the_least_loaded_replica_is_chosen_and_none_above_its_window() ->
     assert await waiting is got[4]
 
 
+async def test_replicas_that_have_as_many_take_turns() -> None:
+    replicas = replica_set(2, 2)
+    taken = []
+    for _ in range(4):
+        taken.append(await replicas.acquire())
+        replicas.release(taken[-1])
+    assert taken == [*replicas.replicas] * 2
+
+
 async def test_a_retry_goes_elsewhere_if_it_can() -> None:
     replicas = replica_set(2, 5)
     first, second = replicas.replicas

@@ -72,6 +72,17 @@ async def test_a_server_is_full_and_few_wait(endpoint: Opener, places: int) -> N
             await settles(server, places, max(2.0, places / 3))
 
 
+async def test_a_window_is_not_made_smaller_while_its_server_warms_up(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=1) as server:
+        assert server.places is not None
+        server.places.enter([2.0], lambda: None)  # its first step: nothing is answered before
+        model = endpoint(server.base_url, in_flight=128)
+        async with busy(model):
+            await asyncio.sleep(1.5)
+            assert sizes(model) == [BEFORE_THE_FIRST]
+            await settles(server, 1, 2.0)
+
+
 async def test_a_server_whose_places_change_is_followed(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=40) as server:
         model = endpoint(server.base_url, in_flight=128)
