@@ -107,7 +107,7 @@ class Played:
     def commit(self, records: Sequence[TrialRecord], looks: Sequence[Look] = (), events: Sequence[Event] = ()) -> None:
         """Store these, a second later."""
         self.seconds += 1.0
-        stored = [plain_look(look, self.plan.models) for look in looks]
+        stored = [plain_look(look, self.plan.models, capped_opening=False) for look in looks]
         self.store.commit(CommitBatch(records, stored, events, self.seconds))
 
     def publish(self, stopped: bool = False) -> None:

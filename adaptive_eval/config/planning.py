@@ -26,7 +26,7 @@ from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore, affordable
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
+from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
@@ -72,12 +72,12 @@ def plan_of(
     first: NDArray[np.integer] | None = None,
     known: "KnownBefore | None" = None,
     horizons: Sequence[EarlierHorizon] = (),
-    begun: float | None = None,
+    capped_opening: bool | None = None,
 ) -> Plan:
     """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.
 
     `first` (L, M) are trials that are there already, `known` what is known of the models from earlier runs, and
-    `horizons` those that the run had before; it took its first look with `begun` trials a question, if it did.
+    `horizons` those that the run had before; `capped_opening`: see `Plan`.
     """
     known = KnownBefore() if known is None else known
     weighing = weigh_questions(config.benchmarks, [question.id for question in questions])
@@ -103,7 +103,7 @@ def plan_of(
         horizons=horizons,
         budget=budget,
         spent_first=known.spent,
-        begun=begun,
+        capped_opening=capped_opening,
     )
     return replace(plan, coupled=True) if config.trials.seeds == "coupled" else plan
 
@@ -118,21 +118,19 @@ def plan_on(
     horizons: Sequence[EarlierHorizon] = (),
     budget: Budget | None = None,
     spent_first: SpentBefore = NOTHING_SPENT,
-    begun: float | None = None,
+    capped_opening: bool | None = None,
 ) -> Plan:
     """The plan for these models and questions; `batched` where batch services answer for any of them.
 
-    `budget` are the caps, where the run starts servers; `spent_first` is what was paid for R0; with `begun` trials a
-    question the first look was taken, if it was.
+    `budget` are the caps, where the run starts servers; `spent_first` is what was paid for R0; `capped_opening`: see
+    `Plan`.
     """
     budget = budget_of(config.budget) if budget is None else budget
     paced = partial(pace_of, questions=bench.questions, batched=batched)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     begins, pace = [*before, config.trials][0], paced(config.trials)
-    opened = None if begun is None or first is not None else _opened(begins, paced(begins), begun)
-    opening = opened
-    if opening is None:
-        opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first)
+    capped = capped_opening if first is None else None
+    opening = affordable_opening(bench, Trials(begins.min, begins.max), paced(begins), budget, spent_first, capped)
     start = first_information(bench, begins, opening, first)
     if bench.gates and not config.objective.gate:  # as a replay may ask of a run that had one
         bench = replace(bench, gates=())
@@ -158,16 +156,9 @@ def plan_on(
             estimator="average" if judged_by is None else judged_by.estimator,
             earlier=earlier,
             spent_first=spent_first,
-            opened=opened,
+            capped_opening=capped,
             drawn=_drawn(config.trials, bench.questions, first),
         )
-
-
-def _opened(trials: TrialsConfig, pace: Pace, begun: float) -> int:
-    """The first round that there was, by the trials a question at the first look, of which some may not have come: what
-    the pace begins with, or less since caps did not allow it."""
-    whole = pace.first_round(trials.min, trials.max)
-    return whole if begun > (trials.min + whole) / 2.0 else trials.min
 
 
 def _drawn(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:

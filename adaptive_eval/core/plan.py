@@ -33,14 +33,16 @@ NOTHING_SPENT = SpentBefore()
 
 
 def affordable_opening(
-    bench: Bench, trials: Trials, pace: Pace, budget: Budget, spent: SpentBefore = NOTHING_SPENT
+    bench: Bench, trials: Trials, pace: Pace, budget: Budget, spent: SpentBefore, capped: bool | None
 ) -> int:
-    """Trials a question of the first round: what the pace begins with, if caps allow it; else `trials.min`."""
+    """Trials a question of the first round: what the pace begins with, if caps allow it; else `trials.min`.
+    `capped` says it of a run that has taken its first look."""
     size = pace.first_round(trials.min, trials.max)
-    account = BudgetAccount(budget, bench.worst_cost)
-    account.spend_outside_plan(*spent)
-    fits = account.fits(np.where(bench.asked, size * bench.questions, 0))
-    return size if fits else trials.min
+    if capped is None:
+        account = BudgetAccount(budget, bench.worst_cost)
+        account.spend_outside_plan(*spent)
+        capped = not account.fits(np.where(bench.asked, size * bench.questions, 0))
+    return trials.min if capped else size
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,9 @@ class Plan:
     """Horizons that the run had before that of `trials`, in their order."""
     spent_first: SpentBefore = NOTHING_SPENT
     """What was spent before the first round, on what counts as R0."""
-    opened: int | None = None
-    """Trials a question of the first round, where there was one: caps that have changed since do not change it."""
+    capped_opening: bool | None = None
+    """Whether caps allowed only `trials.min` in the first round: caps that have changed since do not change it. None
+    before the first look."""
     estimator: Estimator = "average"
     """What is compared."""
     coupled: bool = False
@@ -185,7 +188,7 @@ class Plan:
         They are at most twice the largest round apart, since trials go where they tell most, and there are at most two
         of them for one trial a question of both models; a policy of the user's own may do with smaller rounds.
         """
-        trials, pace = (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
+        trials, pace = self._beginning
         if pace.share or self.bench.recorded:
             return None
         dearer = MOST_PER_ROUND if pace.in_step and self.budget.currency != "trials" else 1.0
@@ -204,14 +207,24 @@ class Plan:
         caps allow it; of drawn questions the first block."""
         if self.drawn:
             return self.another_round(np.zeros((self.bench.models, self.bench.questions), dtype=np.int32))
-        trials, pace = (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
-        size = self.opened
-        if size is None:
-            size = affordable_opening(self.bench, trials, pace, self.budget, self.spent_first)
-        least = np.full((self.bench.models, self.bench.questions), size, dtype=np.int32)
+        least = np.full((self.bench.models, self.bench.questions), self._opening_size, dtype=np.int32)
         first = least if self.first is None else np.maximum(least, self.first.astype(np.int32))
         first[~self.bench.asked] = 0
         return first
+
+    @property
+    def has_capped_opening(self) -> bool:
+        """The first round has fewer trials than the pace begins with, since caps allow no more."""
+        trials, pace = self._beginning
+        return self._opening_size < pace.first_round(trials.min, trials.max)
+
+    @property
+    def _opening_size(self) -> int:
+        return affordable_opening(self.bench, *self._beginning, self.budget, self.spent_first, self.capped_opening)
+
+    @property
+    def _beginning(self) -> tuple[Trials, Pace]:
+        return (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
 
     @property
     def fixed(self) -> bool:

@@ -79,7 +79,8 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         events = [
             ModelSetAside(roster.models[model], lost.reason, lost.cause) for model, lost in controller.set_aside.items()
         ]
-        looks = [plain_look(look, tuple(roster.models)) for look in controller.looks]
+        names, capped = tuple(roster.models), plan.has_capped_opening
+        looks = [plain_look(look, names, capped_opening=capped) for look in controller.looks]
         reason = controller.finished
         ended = RunStopped() if reason is None else RunFinished(reason)
         store.commit(CommitBatch(looks=looks, events=[*events, ended]))

@@ -60,12 +60,6 @@ def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Even
     return tuple(found)
 
 
-def begun_with(reader: RunReader, questions: int) -> float | None:
-    """Trials a question at the first look, of the model with fewest; None before the first look."""
-    trials = reader.trials_at_first_look()
-    return min(trials) / questions if trials else None
-
-
 def _draw_text(draw: int | None) -> str:
     return "not set" if draw is None else str(draw)
 
@@ -118,8 +112,8 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     recorded = kept_outcomes(config, events)
     _require_taken(config, recorded)
     known = known_before(config, roster, imported, kept_prior(config.prior_evidence, events), recorded)
-    worst, begun = stored_worst_costs(setup, events), begun_with(reader, len(setup.questions))
-    return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), begun)
+    worst, capped = stored_worst_costs(setup, events), reader.capped_opening()
+    return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), capped)
 
 
 def _require_taken(config: RunConfig, recorded: Recorded) -> None:

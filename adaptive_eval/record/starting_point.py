@@ -25,7 +25,6 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.history import (
     Cells,
-    begun_with,
     earlier_horizons,
     first_cells,
     imported_cells,
@@ -124,22 +123,22 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
 
 
 class _StoredBeginning(NamedTuple):
-    """Events, trials of the first look, imported trials, horizons, and trials a question at the first look of the
-    stored run."""
+    """Events, trials of the first look, imported trials and horizons of the stored run, and whether caps cut its first
+    round."""
 
     events: Sequence[Event] = ()
     first: Cells | None = None
     imported: Cells | None = None
     horizons: tuple[EarlierHorizon, ...] = ()
-    begun: float | None = None
+    capped: bool | None = None
 
 
 def _read_beginning(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
     events = reader.events()
     first = first_cells(prepared.config, prepared.roster, reader, events)
     require_same_first_look(prepared.config, reader)
-    horizons, begun = earlier_horizons(prepared.config, reader, events), begun_with(reader, len(prepared.questions))
-    return _StoredBeginning(events, first, imported_cells(prepared.roster, reader, events), horizons, begun)
+    horizons, capped = earlier_horizons(prepared.config, reader, events), reader.capped_opening()
+    return _StoredBeginning(events, first, imported_cells(prepared.roster, reader, events), horizons, capped)
 
 
 def _read_prior_run(
@@ -167,9 +166,9 @@ def _planned(
     prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None, recorded: Recorded
 ) -> PreparedRun:
     """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
-    first, horizons, begun = held.first, held.horizons, held.begun
-    if first is None and prior is None and not recorded and not horizons and begun is None:
+    first, horizons, capped = held.first, held.horizons, held.capped
+    if first is None and prior is None and not recorded and not horizons and capped is None:
         return prepared
     config, worst = prepared.config, prepared.plan.bench.worst_cost
     known = known_before(config, prepared.roster, held.imported, prior, recorded)
-    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons, begun))
+    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons, capped))

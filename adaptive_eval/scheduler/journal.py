@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Look
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.meter import RunMeter
@@ -25,10 +26,11 @@ class RunJournal:
         self.committer.add(events=[event])
         self.observer.happened(event)
 
-    def note_looks(self, looks: Sequence[Look], names: Names) -> None:
+    def note_looks(self, looks: Sequence[Look], names: Names, plan: Plan) -> None:
         """Record looks."""
         if looks:
-            self.committer.add(looks=[plain_look(look, tuple(names)) for look in looks])
+            capped = plan.has_capped_opening
+            self.committer.add(looks=[plain_look(look, tuple(names), capped_opening=capped) for look in looks])
 
     async def safe(self) -> None:
         await self.committer.safe()

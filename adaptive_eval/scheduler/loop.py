@@ -203,7 +203,7 @@ class Loop:
         begun = self.state.has_begun
         decision = self.state.decide(self.meter.launched, stopping=self.ending.halt is not None)
         self._note_departures(decision.set_aside)
-        self.journal.note_looks(decision.looks, self.state.roster.models)
+        self.journal.note_looks(decision.looks, self.state.roster.models, self.state.controller.plan)
         if decision.looks and begun:
             self.journal.observer.looked(decision.looks)
         for event in decision.events:

@@ -40,8 +40,8 @@ def _is_horizon(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and value >= 1
 
 
-def plain_look(look: Look, models: Sequence[str]) -> StoredLook:
-    """The whole look, with every verdict."""
+def plain_look(look: Look, models: Sequence[str], *, capped_opening: bool) -> StoredLook:
+    """The whole look, with every verdict, and whether caps allowed only `trials.min` in the first round."""
     return StoredLook(
         look.index,
         {
@@ -52,6 +52,7 @@ def plain_look(look: Look, models: Sequence[str]) -> StoredLook:
             "scores": list(look.scores),
             "sigmas": list(look.sigmas),
             "comparisons": [plain_verdict(pair, models) for pair in look.comparisons],
+            **({"capped_opening": True} if capped_opening else {}),
         },
     )
 

@@ -254,15 +254,14 @@ class RunReader:
         ((most,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
         return int(most)
 
-    def trials_at_first_look(self) -> list[int]:
-        """Trials of each model, without zeros, at the very first look; empty before it."""
+    def capped_opening(self) -> bool | None:
+        """Whether caps allowed only `trials.min` in the first round; None before the very first look."""
         for _, body in self._rows(queries.FIRST_LOOK):
             found = unpack_json(body)
-            trials = found.get("trials") if isinstance(found, dict) else None
-            if not isinstance(trials, list) or not all(isinstance(one, int) for one in trials):
+            if not isinstance(found, dict):
                 raise self._damaged("the first look is not as looks are written")
-            return [one for one in trials if one > 0]
-        return []
+            return "capped_opening" in found
+        return None
 
     def latest_look(self) -> StoredLook | None:
         """The last of these looks; None before the first."""

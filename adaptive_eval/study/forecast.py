@@ -139,7 +139,7 @@ def _scene(
         elapsed=0.0 if begun is None else begun.elapsed,
         first=prepared.plan.first,
         horizons=[EarlierHorizon(one.trials.max, one.looks) for one in prepared.plan.earlier],
-        begun=prepared.plan.opened,
+        capped_opening=prepared.plan.capped_opening,
     )
 
 

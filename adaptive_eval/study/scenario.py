@@ -133,8 +133,8 @@ class Scenario:
     """(L, M): trials that were imported, which the first look has."""
     horizons: Sequence[EarlierHorizon] = ()
     """Horizons that the run to be continued had before: what each comparison has left of its error depends on them."""
-    begun: int | None = None
-    """Trials a question at the first look of the run to be continued, if it took one."""
+    capped_opening: bool | None = None
+    """Whether caps cut the first round of the run to be continued; None before its first look."""
     before: AnswersBefore = NOTHING_BEFORE
     """Answers that come before the first round, and count under the caps, too."""
 
@@ -169,7 +169,7 @@ class Scenario:
             batched=bool(self.served.batched),
             horizons=self.horizons,
             budget=budget,
-            begun=self.begun,
+            capped_opening=self.capped_opening,
         )
         cap = budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, TINY)

@@ -77,18 +77,18 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "begun", "size"),
-    [(None, None, 12), (10**6, None, 12), (10**5, None, 4), (10**6, 4.0, 4), (10**5, 11.8, 12), (None, 3.9, 4)],
+    ("tokens", "capped", "size"),
+    [(None, None, 12), (10**6, None, 12), (10**5, None, 4), (10**6, True, 4), (10**5, False, 12), (None, True, 4)],
 )
 def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
-    tokens: int | None, begun: float | None, size: int
+    tokens: int | None, capped: bool | None, size: int
 ) -> None:
     budget = "" if tokens is None else f"budget: {{tokens: {tokens}}}\n"
     head = f"trials: {{min: 4, max: 40}}\n{budget}{HEAD}"
     config = check_text(head + MODEL.format("batch: openai"), Path("b.yaml"), (), {}).config
     assert config is not None
     questions = [Question(f"q{number}", "?", "1") for number in range(10)]
-    plan = plan_of(config, questions, [Cost(1000, 0.003)] * 2, begun=begun)
+    plan = plan_of(config, questions, [Cost(1000, 0.003)] * 2, capped_opening=capped)
     assert isinstance(plan.rule, Optimal)
     assert plan.opening.tolist() == [[size] * 10] * 2 and plan.rule.start == size / 40
 

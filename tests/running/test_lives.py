@@ -305,6 +305,12 @@ def spent_by_two(life: Lives) -> None:
     life.start(Fate.NOTHING, 1, {})
 
 
+def without_grades_at_its_first_look(life: Lives) -> None:
+    """Half of the opening had no grade, which was once taken for an opening of half the size."""
+    life.begin(72, False, 16, 1, 1, 16, None, "time", 108, {"q0", "q1"}, False)
+    life.start(Fate.NOTHING, 1, {})
+
+
 ONCE = [
     stopped_and_regraded,
     without_the_best,
@@ -312,6 +318,7 @@ ONCE = [
     with_scores_that_are_equal,
     over_and_moved,
     spent_by_two,
+    without_grades_at_its_first_look,
 ]
 
 

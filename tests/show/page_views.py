@@ -105,7 +105,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     if controller.finished is not None:
         events.append(RunFinished(controller.finished, at=spending[-1].at))
     ending = ending_of(events, results, int(trials.sum()), gated=config.objective.gate)
-    plain = [plain_look(look, drawn_from.models) for look in controller.looks]
+    plain = [plain_look(look, drawn_from.models, capped_opening=False) for look in controller.looks]
     posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
     return RunView(
         results=results,

@@ -224,9 +224,11 @@ def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left
 
 def test_a_run_that_goes_on_is_simulated_under_the_horizons_that_it_had() -> None:
     raised = Decisions.model_validate({"trials": {"min": 4, "max": 24}})
-    made = scenario(decisions=raised, horizons=[EarlierHorizon(12, 5)], begun=4).plan(Variant(0.95, Budget()))
+    made = scenario(decisions=raised, horizons=[EarlierHorizon(12, 5)], capped_opening=True).plan(
+        Variant(0.95, Budget())
+    )
     assert made.earlier == (PastHorizon(Trials(4, 12), made.pace, 5),) and made.trials.max == 24
-    assert made.rule.start == 4 / 12 and made.opened == 4  # type: ignore[attr-defined]
+    assert made.rule.start == 4 / 12 and made.capped_opening  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("factor", "size"), [(1.0, 12), (0.5, 2), (BOUNDLESS, 12)])
