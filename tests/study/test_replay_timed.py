@@ -59,7 +59,7 @@ def by_events(
 def continued(pace: Pace, looks: int) -> Controller:
     """A run that took so many looks with 12 trials a question as its horizon, and goes on to 24."""
     earlier = (PastHorizon(Trials(4, 12), pace, looks),)
-    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 24), pace=pace, earlier=earlier, capped_opening=False))
+    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 24), pace=pace, earlier=earlier))
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, held=True)])
