@@ -191,7 +191,7 @@ def _half_way(scenario: Scenario, world: World) -> Scenario:
     layers = [np.where(trial < there, tape.layer(trial).astype(np.int8), -1) for trial in range(int(there.max()))]
     horizons = (EarlierHorizon(HORIZON // 2, len(controller.looks)),)
     served = scenario.served._replace(recorded=np.stack(layers, axis=-1))
-    return replace(scenario, served=served, horizons=horizons, begun=int(plan.opening[0, 0]))
+    return replace(scenario, served=served, horizons=horizons, capped_opening=plan.has_capped_opening)
 
 
 def _served(weights: FloatArray, wrong: float) -> ServiceCosts:
