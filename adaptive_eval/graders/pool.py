@@ -222,9 +222,19 @@ class Workers:
             if not reply.again and not self._started:
                 self._refused = reply
                 batch = [*batch, *self._take_waiting()]
-        for job in batch:
-            job.settle(reply)
+        self._settle(reply, *batch)
         return None
+
+    def _settle(self, reply: TaskDone | TaskFailed, *jobs: _Job) -> None:
+        """Give jobs this reply, or have them wait for another worker where that may help."""
+        put_back = []
+        for job in jobs:
+            job.attempts += 1
+            if isinstance(reply, TaskFailed) and reply.again and job.attempts < ATTEMPTS:
+                put_back.append(job)
+            else:
+                job.settle(reply)
+        self._put(*put_back)
 
     async def _grade(self, worker: Worker, batch: Sequence[_Job]) -> bool:
         """Have a batch graded. False: the worker is gone, and what it had not begun waits for another."""
@@ -242,12 +252,9 @@ class Workers:
                         return False
                     rest = ()
             reply = reply or await self._reply(worker, limit - waited, waited)
-            job.attempts += 1
-            again = isinstance(reply, TaskFailed) and reply.again and job.attempts < ATTEMPTS
-            if not again:
-                job.settle(reply)
+            self._settle(reply, job)
             if isinstance(reply, TaskFailed) and reply.over:
-                self._put(*([job] if again else []), *rest)
+                self._put(*rest)
                 return False
             if job.slow:
                 break

@@ -190,8 +190,16 @@ def main() -> None:
         grade_until_closed(sys.stdin.buffer, outbox)
 
 
-BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.graders.worker import main; main()"
-"""The child imports what this process would, but not its main module, as `multiprocessing` does."""
+BOOT = (
+    "import os; os.setpgrp(); import sys; sys.path[:] = sys.argv[1:]; "
+    "from adaptive_eval.graders.worker import main; main()"
+)
+"""The child imports what this process would, but not its main module, as `multiprocessing` does.
+
+First it leaves the process group: a signal from the terminal is for the parent alone. In a session of its own it would
+not give way: Linux shares processors out among sessions first. No code runs between fork and exec, where a lock that
+another thread holds is never released.
+"""
 LATE = 0.2
 """Seconds that an answer may take through the event loop once it lies in the pipe."""
 END_LIMIT = 2.0
@@ -240,8 +248,6 @@ class Worker:
             stderr=DEVNULL,
             cwd=folder,
             env=keyless(os.environ, keys),
-            preexec_fn=os.setpgrp,  # a signal from the terminal is for this process alone; in a session of its own a
-            # worker would not give way: Linux shares processors out among sessions first (uvloop has no process_group)
         )
         return cls(process)
 

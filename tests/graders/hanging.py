@@ -117,7 +117,7 @@ DEEDS = {
     "count": _count,
     "idle": _idle,
     "starve": _starve,
-    "nice": lambda _: {"is_correct": True, "extracted": f"{os.nice(0)} {os.getsid(0)}"},
+    "nice": lambda _: {"is_correct": True, "extracted": f"{os.nice(0)} {os.getsid(0)} {os.getpgrp() - os.getpid()}"},
     "swallow": _swallow,
     "wait": _wait,
     "hold": _hold,

@@ -175,8 +175,29 @@ async def test_a_worker_gives_way_within_the_session_of_its_parent() -> None:
     """Linux shares processors out among sessions first: in one of its own its niceness would say nothing."""
     mine = os.getpriority(os.PRIO_PROCESS, 0)
     async with pool(KnownSlow(function="hanging:grade", timeout=HANGS)) as grade:
-        assert (await grade("nice")).extracted == f"{mine} {os.getsid(0)}"
-        assert (await grade("nice slow")).extracted == f"{min(19, mine + GIVES_WAY)} {os.getsid(0)}"
+        assert (await grade("nice")).extracted == f"{mine} {os.getsid(0)} 0", "it leads a process group of its own"
+        assert (await grade("nice slow")).extracted == f"{min(19, mine + GIVES_WAY)} {os.getsid(0)} 0"
+
+
+async def test_a_worker_that_a_signal_ends_while_it_starts_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until its first line has run, a Ctrl-C at the terminal reaches it."""
+    starting, begin = iter([True]), Worker.start
+
+    async def start(folder: Path, keys: Collection[str] = ()) -> Worker:
+        worker = await begin(folder, keys)
+        if next(starting, False):
+            worker.kill()
+        return worker
+
+    monkeypatch.setattr(Worker, "start", start)
+    async with pool(custom()) as grade:
+        answers = await asyncio.gather(*map(grade, ["yes", "no"]))
+        assert [answer.category for answer in answers] == [1, 0]
+
+
+def test_only_the_keeper_which_has_no_threads_runs_code_between_fork_and_exec() -> None:
+    sources = Path(worker.__file__).parents[1].rglob("*.py")
+    assert [path.name for path in sources if "preexec_fn" in path.read_text()] == ["keeper.py"]
 
 
 @pytest.mark.parametrize("cores", [None, 1, 2, 3, 64])
