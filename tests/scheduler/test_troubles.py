@@ -1,13 +1,15 @@
 """What a person is told of servers that fail: once, when it lasts, and when it is over."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fakes import Bed
+from fakes import SKILLS, Bed, FakeEndpoint
+from patient_time import until
 
-from adaptive_eval.endpoints.types import EndpointStats, ReplicaStats
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt, ReplicaStats
 from adaptive_eval.scheduler import scheduler as scheduler_module
 from adaptive_eval.scheduler import troubles as troubles_module
 from adaptive_eval.scheduler.troubles import LOST_SECONDS, RETRYING_SECONDS, Troubles
@@ -94,15 +96,28 @@ def test_a_model_is_stuck_while_its_requests_fail_again_and_none_is_answered() -
         assert troubles.stuck is stuck, now
 
 
+@dataclass
+class HeldEndpoint(FakeEndpoint):
+    """Answers once something has happened."""
+
+    happened: Callable[[], bool] = lambda: True
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        await until(self.happened)
+        return await super().sample(prompt, seeds, again)
+
+
 async def test_a_run_records_what_its_servers_went_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_module, "TICK_SECONDS", 0.01)
-    monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.03)
+    monkeypatch.setattr(troubles_module, "LOST_SECONDS", 0.0)
     bed = Bed(tmp_path)
-    seen = iter([True, *[False] * 8])
-    for endpoint in bed.endpoints.values():
-        endpoint.delay = 0.05
-    bed.endpoints["ada"].health = lambda: stats([next(seen, True)]).replicas
+
+    def told(kind: str) -> bool:
+        return any(event.kind == kind for event in bed.observer.events)
+
+    ada = bed.endpoints["ada"] = HeldEndpoint("ada", SKILLS["ada"], happened=lambda: told(ReplicaBack.KIND))
+    ada.health = lambda: stats([told(ReplicaLost.KIND)]).replicas
     await bed.start()
     with closing(RunReader.open(tmp_path)) as reader:
-        told = [event.kind for event in reader.events() if event.kind != RunStarted.KIND]
-    assert told[:2] == [ReplicaLost.KIND, ReplicaBack.KIND]
+        stored = [event.kind for event in reader.events() if event.kind != RunStarted.KIND]
+    assert stored[:2] == [ReplicaLost.KIND, ReplicaBack.KIND]
