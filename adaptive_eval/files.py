@@ -215,7 +215,8 @@ def write_whole(path: Path, data: bytes | Iterable[bytes], mend: str) -> None:
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        with draft.open("wb") as file:
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as file:  # never through a link that somebody has put there
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())

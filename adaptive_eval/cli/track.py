@@ -12,6 +12,7 @@ from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.follow import Tracker, alone, follow
 from adaptive_eval.show.track.points import redact_password
 from adaptive_eval.store.address import require_directory
+from adaptive_eval.store.database import require_no_links
 
 PATIENCE_SECONDS = 10.0
 Text = str | None
@@ -42,6 +43,7 @@ def track(
             raise ConfigError("--project, --entity and --group go with --wandb, the others with --mlflow")
         feed = open_feed(run, PATIENCE_SECONDS, lambda: None)
         name = "wandb" if wandb else "mlflow"
+        require_no_links(run)
         with alone(run / "logs" / f"tracking-{name}.lock"):
             feed.poll()
             try:

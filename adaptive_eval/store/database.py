@@ -7,6 +7,7 @@ commit 10 microseconds a trial against 9.5.
 """
 
 import os
+import re
 import shlex
 import sqlite3
 import time
@@ -20,6 +21,7 @@ from uuid import uuid4
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.files import FileLock, closed_on_error, holder_of, is_locked, require_plain
 from adaptive_eval.store import checksums
+from adaptive_eval.store.kept_sums import TABLES as KEPT_SUMS
 from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.tables import SEGMENTS, TABLES, TOKEN_LOGPROBS
 
@@ -35,6 +37,7 @@ class RunLock(FileLock):
     def acquire(cls, directory: Path) -> Self:
         """Take the lock, or raise `RunLocked` naming its holder, or `StoreError` where no file can be written."""
         path, left = directory / LOCK_FILE, TRIES
+        require_no_links(directory)
         while True:
             try:
                 return cls.take(path)
@@ -57,7 +60,19 @@ def _refusal(directory: Path, path: Path) -> RunLocked:
     )
 
 
+def require_no_links(directory: Path) -> None:
+    """Raise `StoreError` where a link has the place of something that a run writes: it would be written anywhere."""
+    inside = (*directory.glob("logs/*"), *directory.glob("logs/inspect/*"))
+    for path in (*(one for one in directory.glob("*") if one.name.startswith(WRITTEN)), *inside):
+        if path.is_symlink():
+            raise StoreError(
+                f"{path} is a link, and a run writes to its own directory alone: put there what it leads to"
+            )
+
+
 DATABASE_FILE = "run.sqlite"
+WRITTEN = (DATABASE_FILE, "answers", "logs", "greedy", "opponent")
+"""Files and folders that are written in their place; others are replaced as a whole, or have a check of their own."""
 BESIDE = ("wal", "journal", "shm")
 """Files that SQLite opens with it, by their endings."""
 ANOTHER = "give the directory of a run, or one that is new"
@@ -88,6 +103,8 @@ _NO_TEXT = ("Could not decode", "user-defined function raised exception", "malfo
 """Messages of SQLite on a text that is no UTF-8, or no JSON: such a text was never written."""
 VERIFY = ". `adaptive-eval verify {}` says where"
 """Who says more of a damage: nobody, to those who ask `verify`."""
+_PLAIN = re.compile(r"CREATE (TABLE|(UNIQUE )?INDEX) ")
+"""Begins what holds data alone: no trigger, view or module."""
 _NO_NAME = ("no such column", "no such table")
 """Messages of SQLite on a database whose schema was changed: every ledger has all tables."""
 
@@ -312,3 +329,9 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
             f"{SEGMENTED}; "
             "use the version of adaptive-eval that wrote it"
         )
+    for (made,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
+        if not _PLAIN.match(made) and made.removeprefix("CREATE TRIGGER ") not in KEPT_SUMS:
+            raise StoreError(
+                f"{directory / DATABASE_FILE} brings SQL of its own ({made!a:.80}), which adaptive-eval has not "
+                f"written and does not run; {ANOTHER}"
+            )

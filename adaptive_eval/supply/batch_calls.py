@@ -75,11 +75,14 @@ class BatchCalls:
     async def _taken_state(self, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
         if batch.record.batch is not None:
             try:
-                return await self.service.format.state(batch.record.batch)
+                found = await self.service.format.state(batch.record.batch)
             except Refusal as refusal:
                 if refusal.status not in GONE:
                     raise
                 return NoBatchAnswer("its batch service no longer knows the batch", lost=True)
+            if found.key in (None, batch.record.key):
+                return found
+            return NoBatchAnswer("its batch service has another batch by that id", lost=True)
         # without bodies it is of an earlier start, which was killed before it heard of it
         state = await (self._create(batch) if batch.bodies else self._find(batch.record))
         if isinstance(state, BatchState):

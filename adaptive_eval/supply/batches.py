@@ -16,6 +16,7 @@ from itertools import count
 from secrets import token_hex
 
 from adaptive_eval.endpoints.batches.opening import BatchService
+from adaptive_eval.endpoints.batches.response_fields import ID
 from adaptive_eval.endpoints.failures import safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
@@ -150,6 +151,8 @@ class BatchedEndpoint:
         """
         self._calls.known |= known
         for one in pending:
+            if one.batch is not None and not ID.fullmatch(one.batch):  # no service has given it: it is looked for
+                one = replace(one, batch=None)
             self.book.add(CarriedBatch(one, set(one.requests) - stored))
         return sum(len(batch.ids) for batch in self.book)
 

@@ -2,18 +2,31 @@
 
 import errno
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.files import is_locked, read_whole
+from adaptive_eval.files import is_locked, read_whole, write_whole
 from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.verified import verify_run
 from adaptive_eval.show.track.follow import alone
 from adaptive_eval.store import RunReader
-from adaptive_eval.store.database import BESIDE, DATABASE_FILE, LOCK_FILE, is_run, open_existing
+from adaptive_eval.store.database import (
+    BESIDE,
+    DATABASE_FILE,
+    LOCK_FILE,
+    RunLock,
+    create,
+    is_run,
+    open_existing,
+    open_if_begun,
+    open_readonly,
+)
+from adaptive_eval.store.kept_sums import TABLES as SUMS
 
 AT = Labelled("ada", "q0", 0)
 LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'
@@ -77,6 +90,52 @@ def test_labels_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is a link"):
         add_labels(tmp_path, {AT: "wrong"})
     assert secret.read_text() == "hf_mine"
+
+
+@pytest.mark.parametrize(
+    "name", [DATABASE_FILE, f"{DATABASE_FILE}-wal", "answers", "logs", "logs/ada.log", "logs/inspect/e.txt", "greedy"]
+)
+def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> None:
+    run, link = tmp_path / "run", tmp_path / "run" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match=f"{name} is a link, and a run writes to its own directory alone"):
+        RunLock.acquire(run)
+    (tmp_path / "through").symlink_to(tmp_path)
+    link.unlink()
+    (run / "notes").symlink_to(tmp_path)
+    RunLock.acquire(tmp_path / "through" / "run").release()
+
+
+def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) -> None:
+    """The name of a draft can be guessed."""
+    secret, path = tmp_path / "profile", tmp_path / RESULTS_FILE
+    secret.write_text("mine")
+    (tmp_path / f".{RESULTS_FILE}.{os.getpid()}.draft").symlink_to(secret)
+    write_whole(path, b"{}", "")
+    assert (secret.read_text(), path.read_bytes(), path.is_symlink()) == ("mine", b"{}", False)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TRIGGER favour AFTER INSERT ON trials BEGIN UPDATE trials SET category = 1 WHERE id = new.id; END",
+        "CREATE TRIGGER summed_changed AFTER INSERT ON trials BEGIN DELETE FROM looks; END",
+        "CREATE VIEW extra AS SELECT * FROM trials",
+        "CREATE VIRTUAL TABLE extra USING rtree(id, low, high)",
+    ],
+)
+def test_sql_that_a_database_brings_is_not_run(tmp_path: Path, made: str) -> None:
+    """A trigger could give each new answer another grade, with a checksum that is right."""
+    with closing(create(tmp_path)) as database:
+        database.executescript(SUMS)
+    open_existing(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as database:
+        database.execute("DROP TRIGGER summed_changed")
+        database.execute(made)
+    for opening in (open_existing, open_readonly, open_if_begun):
+        with pytest.raises(StoreError, match="brings SQL of its own"):
+            opening(tmp_path)
 
 
 @pytest.mark.parametrize("trial", ['"%s"' % ("9" * 5000), '"%s"' % ("9" * 30), str(2**63), "1e400", '"\u00b2"'])

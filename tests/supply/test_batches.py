@@ -286,6 +286,25 @@ async def test_a_run_that_is_over_gives_up_what_nobody_wants() -> None:
     assert ("POST", "/batches/batch_0/cancel") in desk.service.log
 
 
+async def test_a_stored_id_that_no_service_gave_or_that_another_batch_has_is_neither_asked_for_nor_cancelled() -> None:
+    """The events of a run may be a stranger's."""
+    own = Desk("openai", ServiceInMemory(seconds=HOUR))
+    first = own.open()
+    asking = [asyncio.create_task(ask(first, 1, seed)) for seed in range(5)]
+    await asyncio.sleep(60.0)
+    forged = Desk("openai", own.service)
+    for key, batch in (("a", "batch_0"), ("b", "../files/f?x="), ("c", "batch_0/cancel?")):
+        forged.journal.note(BatchPlanned("ada", key, (f"{key}-1",), 1e9))
+        forged.journal.note(BatchTaken("ada", key, batch, 1, 1e9))
+    second, before = forged.open(), len(own.service.log)
+    second.start()
+    await asyncio.sleep(60.0)
+    await second.depart(False, True)
+    assert {("GET", "/batches?limit=100"), ("GET", "/batches/batch_0")} == set(own.service.log[before:])
+    assert forged.journal.pending == []
+    await asyncio.gather(*asking)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("history", range(4))
 async def test_whatever_happens_every_answer_comes_once(kind: str, history: int) -> None:

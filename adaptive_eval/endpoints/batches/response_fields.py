@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+"""What a service may give as an id: fit to stand in a path."""
 _SHOWN_WORD = 40
 
 
@@ -22,8 +23,8 @@ def fields_of(value: object, what: str) -> Mapping[str, object]:
 
 
 def identifier(value: object, what: str) -> str:
-    """An id as a service gives it, fit to stand in a path; raises `Failure` for what is none."""
-    if not isinstance(value, str) or not _ID.fullmatch(value):
+    """An id as a service gives it; raises `Failure` for what is none."""
+    if not isinstance(value, str) or not ID.fullmatch(value):
         raise bad(f"{what} is no id")
     return value
 

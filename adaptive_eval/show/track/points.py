@@ -119,7 +119,7 @@ def write_files(view: RunView, run: Path, folder: Path) -> list[Path]:
     write_whole(report, markdown(view).encode("utf-8", "replace"), MEND)
     write_whole(configuration, yaml.safe_dump(dict(settings(view)), sort_keys=False).encode(), MEND)
     paths = [report, configuration]
-    if (results := run / RESULTS_FILE).is_file():
+    if (results := run / RESULTS_FILE).is_file() and not results.is_symlink():
         paths.append(results)
     return paths
 
