@@ -134,7 +134,7 @@ def _require_scorer(section: str, benchmark: BenchmarkConfig, scorers: Sequence[
     known = ", ".join(scorers)
     if not scorers:
         raise ConfigError(f"{section}.inspect: {benchmark.inspect} has no scorer, so that no answer gets a grade")
-    if named is None and len(scorers) > 1:
+    if named is None and (len(scorers) > 1 or "." in known):
         raise ConfigError(f"{section}.scorer must name one of the task's scorers: {known}")
     if named is not None and named not in scorers and benchmark.scorer not in scorers:
         raise ConfigError(f"{section}.scorer: {named} is no scorer of the task; it has {known}")
@@ -232,11 +232,12 @@ class InspectProcess:
     async def _read(self, process: Process) -> None:
         """Pass results on until the process ends; what it still owes then never comes."""
         assert process.stdout is not None
-        with suppress(ValueError):  # a line that is too long
+        try:
             while line := await process.stdout.readline():
                 self._hear(_message(line))
-        with suppress(ProcessLookupError):
-            process.terminate()
+        except ValueError:  # a line that is too long
+            with suppress(ProcessLookupError):
+                process.terminate()
         await process.wait()
         why = self._exit_text(process)
         for number in range(len(self._setup["models"])):

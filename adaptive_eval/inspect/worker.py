@@ -27,6 +27,8 @@ from inspect_ai.dataset import Sample
 from inspect_ai.hooks import BeforeModelGenerate, Hooks, TaskStart, hooks
 from inspect_ai.log import EvalSample, read_eval_log_sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, ModelUsage, get_model
+from inspect_ai.scorer import Scorer
+from inspect_ai.scorer._scorer import scorer_metrics
 from inspect_ai.solver import SolverSpec, generate
 from inspect_ai.solver._task_state import sample_state
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
@@ -120,8 +122,13 @@ def samples_by_id(task: Task) -> dict[str, Sample]:
 def listed(task: Task) -> dict[str, Any]:
     """The samples as rows of questions, and the names of the scorers."""
     rows = [{**_plain(sample.metadata or {}), **row(name, sample)} for name, sample in samples_by_id(task).items()]
-    scorers = [registry_unqualified_name(scorer) for scorer in task.scorer or ()]
-    return {"rows": rows, "scorers": scorers}
+    return {"rows": rows, "scorers": [name for scorer in task.scorer or () for name in scores_of(scorer)]}
+
+
+def scores_of(scorer: Scorer) -> list[str]:
+    """The name of a scorer, or with each key where it says that it gives several values."""
+    name, metrics = registry_unqualified_name(scorer), scorer_metrics(scorer)
+    return [f"{name}.{key}" for key in metrics] if isinstance(metrics, dict) and "*" not in "".join(metrics) else [name]
 
 
 def row(name: str, sample: Sample) -> dict[str, Any]:
@@ -308,7 +315,7 @@ async def run_samples(setup: Setup) -> None:
 def _prepared_task(benchmark: str, task: Mapping[str, Any] | None, number: int, model: InspectModel) -> Task:
     """The task of one model, whose samples are those that are asked for; loaded anew, since a task may keep state."""
     loaded = Task(name=benchmark, solver=generate()) if task is None else load_task(task)
-    config = GenerateConfig(**{"max_connections": model["slots"], **model["config"]})
+    config = GenerateConfig(**{"adaptive_connections": model["slots"], **model["config"]})
     asked = get_model(model["inspect"], config=config, memoize=False, **model["args"])
     source = SOURCES[benchmark, number] = RequestedSamples((benchmark, number), asked, samples_by_id(loaded))
     other: dict[str, Any] = {} if model["token_limit"] is None else {"token_limit": model["token_limit"]}

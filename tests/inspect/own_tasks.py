@@ -213,6 +213,21 @@ def of_attempt() -> Any:
     return score
 
 
+@scorer(metrics={"strict": [mean()], "loose": [mean()]})
+def twofold() -> Any:
+    """Two values, and it says so."""
+
+    async def score(state: Any, target: Any) -> Score:
+        return Score(value={"strict": "C" if state.output.completion == RIGHT else "I", "loose": 1})
+
+    return score
+
+
+@task
+def doubly() -> Task:
+    return Task(dataset=samples(), solver=generate(), scorer=twofold())
+
+
 @task
 def faults(first: int = 1, only: str = "") -> Task:
     return Task(dataset=samples(), solver=failing(first, only), scorer=exact())

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from adaptive_eval.config.pace import FavourChoice
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.seeds import hashed_base, trial_seed
@@ -104,6 +106,8 @@ def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: st
     assert {record.answer.text[-1] for record in records} <= {"1", "2", "A", "B"}
     assert ("[image]" in next(iter(questions(site))).lower()) is (kind == "images")
     logs, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
+    asked = read_eval_log(str(next(logs.glob("*.eval"))), header_only=True).eval.model_generate_config
+    assert (asked.adaptive_connections, asked.max_connections) == (64, None), "Inspect heeds what limits its requests"
     found = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
     assert found.exit_code == 0, found.output
     assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes
@@ -190,6 +194,17 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
 
 
 @pytest.mark.slow
+def test_a_scorer_that_says_it_gives_several_values_is_told_before_anything_is_asked(site: Site) -> None:
+    for scorer, told in ((None, "benchmark.scorer must name one"), ("twofold", "twofold is no scorer of the task")):
+        refused = run(site, write(site, "doubly", benchmark={"scorer": scorer}))
+        assert refused.exit_code == ExitCode.CONFIGURATION and told in refused.output, refused.output
+        assert "twofold.strict, twofold.loose" in refused.output and not site.directory().exists()
+    ended = run(site, write(site, "doubly", benchmark={"scorer": "twofold.strict"}))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert all(record.category == expected(record) for record in stored(site))
+
+
+@pytest.mark.slow
 def test_a_limit_is_an_answer(site: Site) -> None:
     limited = {"message_limit": 6, "roles": {"user": "scripted/user"}}
     ended = run(site, write(site, "endless", benchmark=limited))
@@ -205,6 +220,14 @@ def test_a_process_that_dies_loses_no_answer_and_sets_models_aside(site: Site) -
     with RunReader.intact(site.directory()) as reader:
         lost = events_of_kind(reader.events(), ModelSetAside)
     assert lost and all("the process of Inspect ended with 9" in event.reason for event in lost)
+
+
+async def test_a_process_that_has_ended_is_sent_no_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would take its exit code from who waits for it."""
+    (errors := tmp_path / "errors").touch()
+    process = InspectProcess({}, [], tmp_path, {}, tmp_path, errors, None)
+    monkeypatch.setattr(Process, "terminate", lambda _: pytest.fail("it was sent one"))
+    await process._read(await create_subprocess_exec("true", stdout=PIPE))
 
 
 @pytest.mark.slow
