@@ -106,6 +106,8 @@ class Simulations:
     worlds: int
     """Number of worlds that were enough."""
     table_worlds: int
+    equal: Sequence[SimulatedRun]
+    """The configured run of a gate in the same worlds, with every model exactly as good as the baseline."""
 
     @property
     def configured(self) -> Variant:
@@ -145,7 +147,10 @@ def simulate_all(
         cells_to_fill = list(dict.fromkeys(table.values()))
         work.progress.expect(few * sum(one not in work.runs for one in cells_to_fill))
         table_worlds = _fill_table(work, cells_to_fill, few)
-    return Simulations(work.runs, need, capped, budgets, table, end, table_worlds)
+        margin, configured = scenario.plan(need).objective.margin, capped or need
+        equals = () if margin is None else (np.broadcast_to(one[margin.baseline], one.shape) for one in worlds[:end])
+        equal = [SimulationJob(at, world, configured, at < TIMED) for at, world in enumerate(equals)]
+        return Simulations(work.runs, need, capped, budgets, table, end, table_worlds, workers.simulate(equal))
 
 
 def _ends(worlds: int, first: int, step: int) -> list[int]:

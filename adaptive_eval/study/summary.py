@@ -156,6 +156,7 @@ def summarise(
         models=prepared.models,
         scores=tuple(range_of(column) for column in truth.T),
         gap=range_of(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
+        equal=_outlook(simulated.equal, scenario, prepared) if simulated.equal else None,
         need=_outlook(simulated.runs[simulated.need], scenario, prepared),
         capped=None if simulated.capped is None else _outlook(within, scenario, prepared),
         spent=_spent(scenario, prepared),

@@ -184,6 +184,8 @@ class Forecast:
     undecided: tuple[Undecided, ...]
     """Within the budget, the likeliest first."""
     limits: SmallestDifferences
+    equal: Outlook | None = None
+    """The same as far as the budget goes, had each model of a gate the baseline's true scores; None without a gate."""
     why_favoured: str | None = None
     """Why `trials.favour: auto` takes what the decisions name; None where it was given."""
     as_many: FixedWithAsMany | None = None

@@ -67,7 +67,7 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert fixed["tokens"] == pytest.approx(fixed["trials"] * (prompt + completion), rel=2e-3), "whole tokens an answer"
     assert fixed["usd"] == pytest.approx(fixed["trials"] * (prompt * 1 + completion * 4) / 1e6, rel=2e-3)
     assert costs["trials"]["high"] <= fixed["trials"]
-    assert found["capped"] is None and found["spent"] is None
+    assert found["capped"] is None and found["spent"] is None and found["equal"] is None
 
 
 def test_a_pilot_tells_what_answers_use() -> None:
@@ -259,7 +259,14 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
         assert sum(each["gate"].values()) == pytest.approx(1.0)
     assert wide["gate"]["PASS"] > found["gate"]["PASS"]
     assert wide["costs"]["trials"]["median"] <= found["costs"]["trials"]["median"]
-    assert "gate: PASS " in broad["shown"] and "with which an equal build passes in 80%" in broad["shown"]
+    assert narrow["equal"]["gate"]["PASS"] < 0.3 and broad["equal"]["gate"] == {
+        "PASS": 1.0,
+        "FAIL": 0.0,
+        "UNDECIDED": 0.0,
+    }
+    lead = broad["shown"].index("a build exactly as good as the baseline: PASS 100%, FAIL 0%, UNDECIDED 0%")
+    assert lead < broad["shown"].index("apart in true score") < broad["shown"].index("gate: PASS ")
+    assert "with which an equal build passes in 80%" in broad["shown"]
 
 
 @pytest.mark.slow
