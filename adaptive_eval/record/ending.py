@@ -17,6 +17,7 @@ from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_c
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import first_few, safe_name
+from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import GateRow, PairRow, Results
 from adaptive_eval.record.status import Status
 from adaptive_eval.record.words import draws_questions
@@ -269,10 +270,12 @@ class Ending:
             )
         if results is None or (larger := self.larger_horizon) is None or (most := self._most) is None:
             return f"raise the budget, {then}"
+        recordings = [need for pair in self._out_of_reach if (need := recording_need(results, pair)) is not None]
+        larger = max(most, *(need.trials for need in recordings)) if recordings else larger
         wanted = {f"budget.{key}": cap for key, cap in self._larger_caps(larger / most)}
         wanted |= {"trials.max": larger} if larger > most else {}
         needs = [pair.trials_needed for pair in self._out_of_reach]
-        afresh = not any(needs) and any(one.kind == "horizon" for one in results.warnings)
+        afresh = bool(recordings) or (not any(needs) and any(one.kind == "horizon" for one in results.warnings))
         if command is not None:
             words = _afresh(command) if afresh else shlex.split(command)
             old = [at for at, word in enumerate(words) if word.split("=")[0] in {*wanted, "trials.epochs"}]
@@ -281,7 +284,12 @@ class Ending:
             then = f"then: {shlex.join([*kept, *sets])}"
         told = " and ".join(f"{key} to {value:,.15g}" for key, value in wanted.items())
         if afresh:
-            return f"begin anew ({AFRESH}): another raise would not decide the rest. Set {told}, {then}"
+            other = (
+                f" with {max(recordings)}: its own error is the limit"
+                if recordings
+                else ": another raise would not decide the rest"
+            )
+            return f"begin anew ({AFRESH}){other}. {f'Set {told}, {then}' if told else f'T{then[1:]}'}"
         why = TWICE if all(needs) else "what all of the rest would need cannot be named"
         return f"raise {told} ({why}), {then}"
 

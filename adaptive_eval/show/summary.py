@@ -20,6 +20,7 @@ from adaptive_eval.record.finding import (
 )
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
 from adaptive_eval.record.other_costs import summarize_other_costs
+from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
@@ -169,6 +170,8 @@ def pair_names(better: str, worse: str | None) -> str:
 def _pair_need(results: Results, pair: PairRow) -> str:
     if pair.verdict == "blocked":
         return "need a model that was set aside, or grades of answers that have none"
+    if (recording := recording_need(results, pair)) is not None:
+        return f"would need {recording}"
     if pair.trials_needed is None:
         return "would need more trials than can be named"
     return f"would need about {' '.join(needed_in_words(results, pair.trials_needed))}"

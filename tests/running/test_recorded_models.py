@@ -13,7 +13,10 @@ from lives import QUESTIONS, SKILLS, Fate, Start, World
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core import Reason
 from adaptive_eval.errors import ConfigError, RunChanged, StoreError
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.restore import opened_run, read_counts
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.record.starting_point import load_starting_point
@@ -21,6 +24,7 @@ from adaptive_eval.record.view import read_view
 from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.markdown import markdown
+from adaptive_eval.show.summary import findings
 from adaptive_eval.store import ModelSettled, OutcomesRecorded, events_of_kind
 
 NEW = "cyd"
@@ -164,6 +168,41 @@ def test_recorded_models_are_handed_on(folder: Folder) -> None:
     assert came == {"ada": "old", "bob": "old", "cyd": "new"}
     digests = [{event.model: event.digest for event in taken(folder.path / name)} for name in ("new", "next")]
     assert digests[0].items() <= digests[1].items()
+
+
+@pytest.mark.parametrize(("recorded", "most"), [(4, 4), (4, 40), (40, 4)])
+def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_it_takes(
+    folder: Folder, recorded: int, most: int
+) -> None:
+    """No number of trials of the other decides it; where that is not so, a larger `trials.max` is what helps."""
+    one = [{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}]
+    trials, precise = {"min": recorded, "max": recorded}, {"kind": "precision", "half_width": 0.5}
+    assert folder.run(folder.config("base", one, objective=precise, trials=trials), name="base") is not None
+    gate = {"kind": "baseline", "baseline": "bob", "gate": True}
+    models = [
+        {"name": "bob", "recorded": str(folder.path / "base")},
+        {"name": NEW, "base_url": "http://127.0.0.1:9/v1"},
+    ]
+    trials = {"min": 4, "max": most, "favour": "answers"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SKILLS, NEW, 0.55)
+        ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))
+    assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
+    (pair,), (step,) = ended.results.pairs, ended.next_steps("run x.yaml --set trials.max=4", "runs/x")
+    told = "\n".join(findings(ended.results, None, None))
+    if recorded > most:
+        assert pair.trials_needed is not None and "raise trials.max to " in step and "a recording of" not in told + step
+        return
+    need = recording_need(ended.results, pair)
+    assert pair.trials_needed is None and need is not None and need.there == 4
+    if most == recorded:
+        assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
+    assert f"would need a recording of bob with about {need.trials} trials a question, in place of 4." in told
+    assert "raise trials.max" not in step and "with a recording of bob with about " in step
+    more = f"--set trials.max={need.trials}" if need.trials > most else "--set trials.max=4"
+    assert step.endswith(
+        f"hen: run x.yaml {more} --fresh" if need.trials <= most else f"hen: run x.yaml --fresh {more}"
+    )
 
 
 def refused(match: str) -> Any:
