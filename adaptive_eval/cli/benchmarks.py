@@ -25,14 +25,13 @@ Runs = Annotated[Path, typer.Option("--runs", help="Runs that tell what a trial 
 MANY = 500
 """A source with more is counted, unless a word says which of its benchmarks are meant."""
 WIDEST = 100
-UNKNOWN = "unknown"
 
 
 def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("runs")) -> None:
     """List the benchmarks that can be run by name, in installed packages and in this folder.
 
     The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run. What its files do
-    not say is unknown.
+    not say is left out.
     """
     with reported():
         known = named_benchmarks(Path.cwd())
@@ -66,20 +65,21 @@ def _is_about(one: NamedBenchmark, word: str) -> bool:
 
 def _licence(found: Iterable[NamedBenchmark], source: str) -> str:
     licence = next((one.licence for one in found if one.source == source and one.licence), None)
-    return "" if licence is None else f"; licence of the package {licence}, of its data {UNKNOWN}"
+    return "" if licence is None else f"; licence of the package {licence}, its data may have another"
 
 
 def _lines(one: NamedBenchmark, tokens: float | None, width: int, *, whole: bool) -> str:
     """The name with facts, and below it a line on what it is, or the whole description."""
     facts = [
-        f"questions {UNKNOWN}" if one.questions is None else several(one.questions, "question"),
-        f"scorer {' or '.join(one.scorers) or UNKNOWN}",
-        "no sandbox" if one.sandbox == "no" else f"sandbox for {one.sandbox}" if one.sandbox else "sandbox unknown",
+        *([] if one.questions is None else [several(one.questions, "question")]),
+        *([f"scorer {' or '.join(one.scorers)}"] if one.scorers else []),
+        *([] if not one.sandbox else ["no sandbox" if one.sandbox == "no" else f"sandbox for {one.sandbox}"]),
     ]
     facts += ["data from the Hugging Face hub"] if one.needs_hub and whole else []
     facts += [] if tokens is None else [f"{tokens:,.0f} tokens a trial"]
-    about = one.about if not whole or not one.description else f"{one.about}. {one.description}"
-    line = fill(safe_line(f"{one.name}: {', '.join(facts)}", 1000), width, subsequent_indent="    ")
+    about, more = one.about.removesuffix("."), one.description if whole else ""
+    about = more if more.startswith(about) else f"{about}. {more}" if more else one.about
+    line = fill(safe_line(": ".join(filter(None, [one.name, ", ".join(facts)])), 1000), width, subsequent_indent="    ")
     wide = width - 4
     told = fill(safe_line(about, 4000), wide) if whole else shorten(safe_line(about, 1000), wide, placeholder=" ...")
     return "\n".join([line, *(f"    {part}" for part in told.split("\n"))])

@@ -35,7 +35,7 @@ def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
             continue
         if _MODELS.search(text):
             name = file.relative_to(folder).as_posix()
-            about = text.partition("\n")[0].lstrip("# ").strip() if text.startswith("#") else name
+            about = text.partition("\n")[0].lstrip("# ").rstrip(" :") if text.startswith("#") else name
             scorers = tuple(_GRADER.findall(text)[:1])
             yield NamedBenchmark(name, "configurations here", about, scorers=scorers)
 

@@ -74,7 +74,7 @@ def _facts(told: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
         "about": str(told.get("title") or task["name"]),
         "description": " ".join(str(told.get("description") or "").split()),
         "questions": samples if isinstance(samples, int) else None,
-        "sandbox": ", ".join(map(str, sandbox)) if isinstance(sandbox, list) and sandbox else "no",
+        "sandbox": " and ".join(map(str, sandbox)) if isinstance(sandbox, list) and sandbox else "no",
         "needs_hub": any(asset.get("type") == "huggingface" for asset in _listed(told, "external_assets")),
     }
 
