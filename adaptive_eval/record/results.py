@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from adaptive_eval.record.question_rows import QuestionRow
 
-FORMAT = "adaptive-eval.results/1"
+FORMAT = "adaptive-eval.results/2"
+"""Version 1 counted the looks from 0; `results_file` reads it too."""
 UNJUDGED_FORMAT = "adaptive-eval.unjudged/1"
 
 
@@ -228,6 +229,7 @@ class LookRow:
     """One look in brief; run.sqlite has it whole."""
 
     look: int
+    """Counted from 1, as in `CallRow` and in all that people read; run.sqlite counts from 0."""
     trials: int
     resolved: int
     tied: int

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.files import read_whole, write_whole
 from adaptive_eval.record.question_rows import QuestionRows, WrittenRows
-from adaptive_eval.record.results import UNJUDGED_FORMAT, Results, Unjudged
+from adaptive_eval.record.results import FORMAT, UNJUDGED_FORMAT, Results, Unjudged
 
 RESULTS_FILE = "results.json"
 MOST_BYTES = 2**30
@@ -48,9 +48,16 @@ def _parse_file(data: bytes, rows: bool) -> Results:
     if before >= 0 and end > 0:
         written = WrittenRows.within(data, begin, end) if rows else ()
         if written is not None:
-            return replace(_reader().validate_json(data[:begin] + data[end:]), questions=written)
-    found = _reader().validate_json(data)
+            return replace(_results(data[:begin] + data[end:]), questions=written)
+    found = _results(data)
     return found if rows else replace(found, questions=())
+
+
+def _results(data: bytes) -> Results:
+    found = _reader().validate_json(data)
+    before = found.format != FORMAT  # version 1, which counted looks from 0
+    looks = tuple(replace(one, look=one.look + before) for one in found.looks)
+    return replace(found, format=FORMAT, looks=looks)
 
 
 @cache

@@ -57,7 +57,7 @@ def verify_run(directory: Path) -> Verified:
             _compare(directory, results, damages, notes)
     mend = reindex_instructions(directory) if stored.order_alone else None
     looks = stored.rows.get("looks", 0)
-    earlier = looks - results.looks[-1].look - 1 if results is not None and results.looks else 0
+    earlier = looks - results.looks[-1].look if results is not None and results.looks else 0
     return Verified(stored.rows.get("trials", 0), looks, tuple(damages), tuple(notes), mend, max(earlier, 0))
 
 
@@ -84,7 +84,7 @@ def _compare(directory: Path, results: Results, damages: list[str], notes: list[
     except StoreError as error:
         damages.append(str(error))
         return
-    look = None if latest is None else latest.number
+    look = None if latest is None else latest.number + 1
     told = results.looks[-1].look if results.looks else None
     speaks_of = results.cost.stored_trials
     if (speaks_of, told) == (trials, look) or is_held(directory):

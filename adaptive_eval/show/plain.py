@@ -45,7 +45,7 @@ class JsonDisplay(IdleWatcher):
             self._write(
                 {
                     "record": "look",
-                    "look": look.index,
+                    "look": look.index + 1,
                     "trials": sum(look.trials),
                     "verdicts": {str(verdict): look.count(verdict) for verdict in Verdict},
                     "models": [

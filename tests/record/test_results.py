@@ -167,6 +167,8 @@ def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:
             if one.verdict == "resolved" and {names[one.better], names[one.worse or 0]} == members
         ]
         assert firsts and (call.look, call.z, call.boundary) == firsts[0]
+        rows = {row.look: row for row in results.looks}
+        assert rows[call.look].resolved > 0 and call.look in range(1, len(rows) + 1), "one count for all"
     assert all((pair.called is None) == (pair.verdict not in ("resolved", "tied")) for pair in results.pairs)
 
 

@@ -67,7 +67,7 @@ async def test_json_tells_the_latest_look_then_each_and_the_end(play: Play) -> N
     code, _ = await asyncio.gather(attach(opened(run), JsonDisplay(out)), play_on(run))
     records = [json.loads(line) for line in out.getvalue().splitlines()]
     looks = [record["look"] for record in records if record["record"] == "look"]
-    assert looks == list(range(2, len(run.controller.looks)))
+    assert looks == list(range(3, len(run.controller.looks) + 1)), "counted from 1"
     assert records[0] == {"record": "opened", "run": "played"} and records[-1]["record"] == "ended"
     assert records[-1]["exit_code"] == code and records[-1]["trials"] == run.store_trials
     last = next(record for record in reversed(records) if record["record"] == "look")
