@@ -7,7 +7,6 @@ import orjson
 import typer
 
 from adaptive_eval.cli.shared import reported
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView, read_report
@@ -53,7 +52,9 @@ def report(
     """
     with reported(run):
         if beside_fixed:
-            _keep_fixed(run)
+            from adaptive_eval.study.beside_fixed import store_beside_fixed  # simulations take a while to load
+
+            store_beside_fixed(run)
         view = read_report(run, rows=kind == "json", whole=whole)
         text = _rendered(view, kind)
         drawn = [] if plots is None else _drawn(view, plots)
@@ -67,19 +68,6 @@ def report(
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:
             typer.echo("no figures: no look was taken yet", err=True)
-
-
-def _keep_fixed(run: Path) -> None:
-    """Work out the comparison of a run that has ended, and keep it with its results."""
-    # imported here: simulations take a while to load
-    from adaptive_eval.study.beside_fixed import store_beside_fixed
-
-    if not store_beside_fixed(run):
-        raise ConfigError(
-            f"{run} cannot be held against a fixed design: that takes a finished run that compares neighbours by their "
-            "average, with answers of every model to every question, none of them known beforehand, one horizon and at "
-            "most some hundred thousand trials; leave --beside-fixed out"
-        )
 
 
 def _drawn(view: RunView, folder: Path) -> list[Path]:

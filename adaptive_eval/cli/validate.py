@@ -9,7 +9,7 @@ import typer
 from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
 from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.first_round import first_round_problems
+from adaptive_eval.config.first_round import NOTHING, TOO_FEW, first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
@@ -28,14 +28,16 @@ def validate(config: Config, overrides: Overrides = None) -> None:
         prepared = prepare(load_config(config, overrides or ()))
         keys = asyncio.run(check_keys(prepared))
     most = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
-    typer.echo(f"{config} is sound: {run_in_words(prepared.config, len(prepared.questions))}, {most:,} trials at most")
+    first_round = list(first_round_problems(prepared))
+    in_vain = any(problem.startswith((NOTHING, TOO_FEW)) for problem in first_round)
+    said = f"{config} is sound{', but a run of it would request no answers' if in_vain else ''}"
+    typer.echo(f"{said}: {run_in_words(prepared.config, len(prepared.questions))}, {most:,} trials at most")
     typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), LONGEST_LINE)}")
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")
     if keys.tried and keys.unknown is not None:
         typer.echo(f"warning: {keys.words}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
-    first_round = first_round_problems(prepared)
     for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, LONGEST_LINE)}")
 

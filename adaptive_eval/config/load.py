@@ -6,6 +6,7 @@ what else a run is told. Secrets are taken out of a configuration before anythin
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 from warnings import warn
@@ -191,9 +192,9 @@ def _text(path: Path) -> str:
     except IsADirectoryError as error:
         raise ConfigError(f"{path} is a folder; name the configuration, a YAML file") from error
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}; `adaptive-eval init` writes a first one"
-        ) from error
+        close = get_close_matches(path.name, sorted(one.name for one in path.parent.glob("*.y*ml")), 1)
+        what = f"did you mean {path.parent / close[0]}?" if close else "`adaptive-eval init` writes a first one"
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; {what}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
 

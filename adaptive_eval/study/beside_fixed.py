@@ -12,6 +12,7 @@ measured in benchmarks/as_many_calls.md.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from scipy.special import ndtri
 from adaptive_eval.core import Budget, Controller, Plan, Verdict
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.tape import Tape
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BesideFixed
 from adaptive_eval.record.results_file import write_results
@@ -38,24 +41,25 @@ MOST_TRIALS = 6_000_000
 """Trials of the fixed design in all worlds together."""
 OFF = 0.07
 WIDER = 1.5
+LONGEST = 1000
 Z_80 = float(ndtri(0.9))
 
 
-def store_beside_fixed(directory: Path) -> bool:
-    """Work it out for the run in `directory`, and keep it in its results.json; whether that can be.
+def store_beside_fixed(directory: Path) -> None:
+    """Work it out for the run in `directory`, and keep it in its results.json; raises `ConfigError` if it cannot be.
 
     Raises `StoreError` where there is no run, it is damaged, or names a plug-in.
     """
     with opened_run(directory) as stored:
-        results = stored.published()
-        if results is None or results.run.status != "finished" or any(row.set_aside for row in results.models):
-            return False
-        counts = stored.counts().cells.astype(np.int64)
-        found = beside_fixed(stored.plan, counts, stored.setup.config.stopping.confidence)
-    if found is None:
-        return False
+        results, counts, found = stored.published(), stored.counts().cells.astype(np.int64), None
+        why_not = [f"{row.name} was set aside" for row in (results.models if results else ()) if row.set_aside]
+        why_not += [] if results and results.run.status == "finished" else ["it is not finished"]
+        if not (why_not := [*why_not, *_why_not(stored.plan, counts)]):
+            found = beside_fixed(stored.plan, counts, stored.setup.config.stopping.confidence)
+    if results is None or found is None:
+        told = safe_line("; ".join(why_not), LONGEST)
+        raise ConfigError(f"{directory} cannot be held against a fixed design: {told}. Leave --beside-fixed out")
     write_results(directory, replace(results, cost=replace(results.cost, beside_fixed=found)))
-    return True
 
 
 class _InOneWorld(NamedTuple):
@@ -67,17 +71,10 @@ class _InOneWorld(NamedTuple):
 
 
 def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0) -> BesideFixed | None:
-    """The comparison for a run by this plan that has ended with these counts (L, M, K).
-
-    None where neighbours are not what is compared, where outcomes were there beforehand or the horizon was changed,
-    where questions are drawn or one has no outcome, and where it would take too long.
-    """
-    bench, most = plan.bench, plan.trials.max
-    worlds = min(WORLDS, MOST_TRIALS // (FIXED_DRAWS * bench.models * bench.questions * most))
-    begun = bool(plan.drawn) or plan.first is not None or bench.prior_counts is not None or bool(plan.earlier)
-    alike = isinstance(plan.objective, Ranking) and plan.estimator == "average" and bench.models > 1
-    if not alike or begun or worlds < FEWEST_WORLDS or not counts.any(axis=-1).all():
+    """The comparison for a run by this plan that has ended with these counts (L, M, K); None if it cannot be made."""
+    if any(_why_not(plan, counts)):
         return None
+    bench, most, worlds = plan.bench, plan.trials.max, _affordable_worlds(plan)
     drawn = posterior_chances(counts, bench.weights, worlds, np.random.default_rng([seed, 0]))
     found = [
         _run_in_world(plan, chances, float(ndtri(confidence)), (seed, number)) for number, chances in enumerate(drawn)
@@ -95,6 +92,25 @@ def beside_fixed(plan: Plan, counts: IntArray, confidence: float, seed: int = 0)
         high=cost + Z_80 * error,
         worlds=worlds,
     )
+
+
+def _affordable_worlds(plan: Plan) -> int:
+    return min(WORLDS, MOST_TRIALS // (FIXED_DRAWS * plan.bench.models * plan.bench.questions * plan.trials.max))
+
+
+def _why_not(plan: Plan, counts: IntArray) -> Iterator[str]:
+    """Why a run by this plan with these counts cannot be compared."""
+    obstacles = {
+        "it has one model": plan.bench.models == 1,
+        "its objective compares others than neighbours in the ranking": not isinstance(plan.objective, Ranking),
+        "it compares other scores than the average": plan.estimator != "average",
+        "its questions are drawn (trials.draw)": bool(plan.drawn),
+        "outcomes were there when it began": plan.first is not None or plan.bench.prior_counts is not None,
+        "trials.max was changed": bool(plan.earlier),
+        "a model has no answer to some question": not counts.any(axis=-1).all(),
+        "it is so large that the simulations would take too long": _affordable_worlds(plan) < FEWEST_WORLDS,
+    }
+    yield from (why for why, stands in obstacles.items() if stands)
 
 
 def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _InOneWorld:

@@ -251,6 +251,13 @@ class TestCommands:
         assert (code, out) == (2, "")
         assert "--set trials.mx: trials.mx is not a known key; did you mean `max`?" in err
 
+    def test_validate_says_first_where_nothing_would_be_asked(self) -> None:
+        words = "validate", str(ROOT / "configs" / "quickstart.yaml"), "--set"
+        for cap in ("budget.trials=1", "budget.tokens=1"):
+            code, out, _ = self.run(*words, cap, "--set", "sampling.max_tokens=100")
+            assert code == 0 and "quickstart.yaml is sound, but a run of it would request no answers: 6 models" in out
+        assert "no answers" not in self.run(*words, "budget.trials=1000000")[1]
+
     def test_validate_names_questions_that_are_there_again(self, tmp_path: Path) -> None:
         rows = [
             ("a", "1 + 1?", "2"),

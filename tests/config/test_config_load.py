@@ -475,8 +475,12 @@ class TestFiles:
         ]
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        with pytest.raises(ConfigError, match="cannot be read: No such file or directory; `adaptive-eval init`"):
             load_config(tmp_path / "none.yaml")
+        (tmp_path / "quickstart.yaml").touch()
+        for slip in ("quickstrt.yaml", "quickstart"):
+            with pytest.raises(ConfigError, match=rf"; did you mean {tmp_path / 'quickstart.yaml'}\?$"):
+                load_config(tmp_path / slip)
 
     def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
         (tmp_path / "c.yaml").write_bytes(b"name: \xff")

@@ -123,7 +123,8 @@ class TestOfAStoredRun:
         assert results is not None and results.cost.beside_fixed is None
         refused = CliRunner().invoke(app, [*report, "--beside-fixed"])
         assert refused.exit_code != 0
-        assert "takes a finished run" in " ".join(refused.output.split())
+        told = " ".join(refused.output.split())
+        assert "fixed design: it is not finished; trials.max was changed. Leave --beside-fixed out" in told, "no more"
 
 
 def test_the_format_says_what_is_in_it() -> None:
