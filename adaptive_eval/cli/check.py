@@ -11,7 +11,7 @@ from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.opponent import with_opponent_among
-from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode, GraderError
@@ -150,8 +150,7 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
         yield f"before    {sentence(opponent_begun(prepared))}"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
-    if first == question.id:  # a task of Inspect has its own prompts
-        first = question.prompt
+    first = question.prompt if asked_by_inspect(config, question) else first
     yield f"first     {safe_line(first, 160)}"
 
 

@@ -410,12 +410,17 @@ def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tupl
 
 
 def _prompt(model: ModelConfig, question: Question, config: RunConfig) -> Prompt:
-    """The prompt of a model; a task of Inspect has its own prompts, and knows the question by its id."""
-    tasks = config.inspect_tasks
-    if tasks and tasks[benchmark_named(question.id) if config.benchmarks else ""] is not None:
+    """The prompt of a model; a task of Inspect knows the question by its id."""
+    if asked_by_inspect(config, question):
         return Prompt(text=question.id, question=question.id)
     prompt = render(prompt_for(model.prompt, question, config.benchmarks), question, model.api)
-    return replace(prompt, question=question.id) if tasks else prompt
+    return replace(prompt, question=question.id) if config.inspect_tasks else prompt
+
+
+def asked_by_inspect(config: RunConfig, question: Question) -> bool:
+    """Whether the question is of a task of Inspect, which has its own prompts."""
+    tasks = config.inspect_tasks
+    return bool(tasks) and tasks[benchmark_named(question.id) if config.benchmarks else ""] is not None
 
 
 def _way_of_asking(model: ModelConfig) -> str:

@@ -35,6 +35,13 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
     assert not site.directory().exists()
 
 
+def test_a_dry_run_shows_the_prompt_that_is_sent_though_it_is_the_id(site: Site) -> None:
+    """A task of Inspect is recognised by the configuration, not by such a prompt."""
+    question = prepare(load_config(config := site.write(prompt={"template": "{id}"}))).questions[0]
+    assert question.prompt != question.id
+    assert f"\nfirst     {question.id}\n" in site.run(config, "--dry-run").stdout
+
+
 def test_a_dry_run_writes_money_to_the_cent_or_finer_and_says_that_its_time_has_no_cap(site: Site) -> None:
     models = [model | {"price": {"input": 0.01, "output": 0.05}} for model in site.config()["models"]]  # type: ignore[attr-defined]
     sampling = {"max_tokens": 64}
