@@ -74,10 +74,10 @@ def _inspect_sections(benchmark: NamedBenchmark) -> str:
         lines += [f"  # args: {{}}{'':<16}# of the task, and their defaults in Python:"]
         lines += (f"  #   {line}" for line in wrap(args, WIDTH))
     if len(benchmark.scorers) > 1:
-        lines.append(f"  scorer: {benchmark.scorers[0]:<18}# the one that counts, of {', '.join(benchmark.scorers)}")
+        lines.append(f"  scorer: {benchmark.scorers[0]:<17} # the one that counts, of {', '.join(benchmark.scorers)}")
     else:
         known = benchmark.scorers[0] if benchmark.scorers else "match"
-        lines.append(f"  # scorer: {known:<16}# the one that counts, where the task has several")
+        lines.append(f"  # scorer: {known:<15} # the one that counts, where the task has several")
     if benchmark.sandbox not in (None, "no"):
         lines.append(f"  # The task needs a sandbox for its {benchmark.sandbox}.")
     return "\n".join([*lines, INSPECT_MODELS])

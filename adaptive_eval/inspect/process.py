@@ -23,7 +23,7 @@ from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.leftovers import VARIABLE, OwnFolder, clear_leftovers
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
-from adaptive_eval.questions.readers import hub_answers
+from adaptive_eval.questions.readers import NO_HUB, hub_answers
 
 BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
 """The child imports what this process would, but not its main module."""
@@ -74,7 +74,7 @@ def list_task(
         why = told.get("problem") or _last_words(done.stderr) or f"its process ended with {done.returncode}"
         known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
         near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
-        hub = "; the Hugging Face hub cannot be reached" if _lacks_the_hub(benchmark.inspect, folder) else ""
+        hub = f"; {NO_HUB}" if _lacks_the_hub(benchmark.inspect, folder) else ""
         raise ConfigError(
             f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_missing_arguments(why)}{hub}{near}"
         )

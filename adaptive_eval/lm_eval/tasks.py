@@ -14,7 +14,7 @@ from typing import Any
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.answer_text import final_text
 from adaptive_eval.imports import load_extra
-from adaptive_eval.lm_eval.installed import LOCAL, installed_tasks
+from adaptive_eval.lm_eval.installed import GENERATES, LOCAL, installed_tasks
 from adaptive_eval.questions.benchmark import near_names
 from adaptive_eval.questions.readers import use_cache_without_hub
 from adaptive_eval.questions.types import Question
@@ -32,23 +32,28 @@ def load_task(task: str, num_fewshot: int | None, include_path: str | None) -> A
     manager = _manager(harness, task, include_path)
     if task not in manager.all_subtasks:
         raise ConfigError(f"lm_eval: there is no task {task!r}{_members(manager, task)}")
-    if manager.task_index[task].cfg.get("dataset_path") not in LOCAL:
-        use_cache_without_hub()
+    told = manager.task_index[task].cfg
+    _require_text(task, told.get("output_type") or GENERATES)
+    away = "" if told.get("dataset_path") in LOCAL else use_cache_without_hub()
     try:
         found = manager.load([task])["tasks"][task]
     except Exception as error:  # data sets, templates and code of tasks raise errors of many libraries
-        raise ConfigError(f"lm_eval: task {task} could not be loaded: {error}") from error
-    if found.OUTPUT_TYPE != "generate_until":
-        raise ConfigError(
-            f"lm_eval: task {task} compares log-likelihoods ({found.OUTPUT_TYPE}), which are the same at every trial: "
-            "there is no sampling error to decide by. Choose a task that generates text (generate_until)"
-        )
+        raise ConfigError(f"lm_eval: task {task} could not be loaded: {error}{away}") from error
+    _require_text(task, found.OUTPUT_TYPE)
     if getattr(found, "UNSAFE_CODE", False):
         raise ConfigError(f"lm_eval: task {task} runs code that models write. Run it in a sandbox instead")
     if getattr(found, "MULTIMODAL", False):
         raise ConfigError(f"lm_eval: task {task} has images or sounds, and only text can be asked. Choose a text task")
     found.set_config("num_fewshot", num_fewshot if num_fewshot is not None else found.config.num_fewshot or 0)
     return found
+
+
+def _require_text(task: str, kind: str) -> None:
+    if kind != GENERATES:
+        raise ConfigError(
+            f"lm_eval: task {task} compares log-likelihoods ({kind}), which are the same at every trial: "
+            f"there is no sampling error to decide by. Choose a task that generates text ({GENERATES})"
+        )
 
 
 def _manager(harness: Any, task: str, include_path: str | None) -> Any:

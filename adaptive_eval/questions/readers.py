@@ -22,6 +22,7 @@ SEPARATORS = {";": "semicolons", "\t": "tabs"}
 HUB = "Hugging Face data sets"
 HUB_SECONDS = 4.0
 """So long the hub may take to say that it is there."""
+NO_HUB = "the Hugging Face hub cannot be reached"
 
 
 class FileRow(NamedTuple):
@@ -177,21 +178,23 @@ def _parquet(path: Path) -> Iterator[FileRow]:
 
 
 def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
-    datasets = load_extra("datasets", "hf", HUB)
-    use_cache_without_hub()
+    datasets, away = load_extra("datasets", "hf", HUB), use_cache_without_hub()
     try:
         table = datasets.load_dataset(config.dataset, name=config.subset, split=config.split, revision=config.revision)
     except Exception as error:  # the library raises errors of many libraries; each of them means: no questions
-        raise ConfigError(f"questions.dataset: {config.dataset!r} could not be loaded: {error}") from error
+        raise ConfigError(f"questions.dataset: {config.dataset!r} could not be loaded: {error}{away}") from error
     for number, fields in enumerate(table, start=1):
         yield FileRow(f"row {number}", fields)
 
 
-def use_cache_without_hub() -> None:
-    """Have data sets looked for in the cache alone if the hub does not answer; else half a minute would be lost."""
-    if not hub_answers():
-        hub, datasets = load_extra("huggingface_hub", "hf", HUB), load_extra("datasets", "hf", HUB)
-        hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+def use_cache_without_hub() -> str:
+    """Have data sets looked for in the cache alone if the hub does not answer, which would cost half a minute; a clause
+    that says so."""
+    if hub_answers():
+        return ""
+    hub, datasets = load_extra("huggingface_hub", "hf", HUB), load_extra("datasets", "hf", HUB)
+    hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    return f"; {NO_HUB}"
 
 
 def hub_answers() -> bool:

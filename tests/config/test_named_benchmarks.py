@@ -20,7 +20,7 @@ from inspect_ai import Task, task
 raise SystemExit("the code of a package was run")
 
 def whole(scorer):
-    return Task(dataset=hf_dataset("x/y"), scorer=scorer or verify())
+    return Task(dataset=hf_dataset("x/y"), scorer=scorer or verified_by_hand())
 
 @task
 def sums(level: int = 1, *, tools=None) -> Task:
@@ -111,7 +111,7 @@ def test_tasks_are_read_without_running_code_and_what_is_not_told_is_unknown(pac
     assert "told_evals/unlisted" not in rows, "it says which of its tasks are evaluations"
     assert (bare["about"], bare["questions"], bare["sandbox"]) == ("Sums of two numbers.", None, "solver or scorer")
     given = rows["bare_evals/given-name"]
-    assert (given["scorers"], given["sandbox"], given["needs_hub"]) == (["verify"], None, True)
+    assert (given["scorers"], given["sandbox"], given["needs_hub"]) == (["verified_by_hand"], None, True)
     assert rows["bare_evals/unlisted"]["scorers"] == []
 
 
@@ -144,7 +144,7 @@ def test_the_list_fits_into_a_terminal(packages: Path) -> None:
     assert ended.exit_code == 0, ended.output
     assert max(map(len, ended.output.splitlines())) <= 80 and "\x1b" not in ended.output
     assert "told_evals/sums: 1,200 questions, scorer match or f1, sandbox for scorer\n    Sums: by hand" in ended.output
-    assert "bare_evals/given-name: scorer verify\n" in ended.output, "what is not known is left out"
+    assert "bare_evals/given-name: scorer verified_by_hand\n" in ended.output, "what is not known is left out"
     assert "bare_evals/unlisted\n" in ended.output and "unknown" not in ended.output
     assert "licence of the package Apache-2.0, its data may have another" in " ".join(ended.output.split())
     whole = ae("benchmarks", "told_evals/sums").output
@@ -184,6 +184,7 @@ def test_init_writes_a_configuration_of_it(packages: Path, name: str) -> None:
         assert config.questions.options["task"] == "gsm_cot" and "# Grade school. Data: openai/gsm8k.\n" in text
     else:
         assert config.benchmark is not None and config.benchmark.inspect == name
+    assert name != "bare_evals/given-name" or "  # scorer: verified_by_hand # the one that counts" in text
     if name == "told_evals/sums":
         assert config.benchmark is not None and config.benchmark.scorer == "match"
         assert "#   level: 1, tools: None" in text and "# Sums: by hand, 1,200 questions. Adds" in text

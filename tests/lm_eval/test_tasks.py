@@ -61,6 +61,9 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     del choice["filter_list"]
     choice["metric_list"] = [{"metric": "acc"}]
     (folder / "chosen.yaml").write_text(yaml.safe_dump(choice | {"dataset_kwargs": {"data_files": files}}))
+    for name, kind in (("away", choice), ("away_too", TASK)):
+        elsewhere = {"task": name, "dataset_path": "nobody/nothing"}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(kind | elsewhere))
     return folder
 
 
@@ -97,9 +100,13 @@ def test_the_task_grades(tasks: Path, text: str, strict: bool, last: bool) -> No
         grade(text, question(tasks), metric="bleu", **options)
 
 
-def test_what_cannot_be_asked_is_refused_with_the_reason(tasks: Path) -> None:
-    with pytest.raises(ConfigError, match="no sampling error"):
-        load_task("chosen", None, str(tasks))
+def test_what_cannot_be_asked_is_refused_with_the_reason(tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("chosen", "away"):
+        with pytest.raises(ConfigError, match=rf"task {name} compares .* no sampling error"):
+            load_task(name, None, str(tasks))
+    monkeypatch.setattr("adaptive_eval.lm_eval.tasks.use_cache_without_hub", lambda: "; it is away")
+    with pytest.raises(ConfigError, match="away_too could not be loaded: .*; it is away"):
+        load_task("away_too", None, str(tasks))
     with pytest.raises(ConfigError, match="there is no task 'nothing'"):
         load_task("nothing", None, str(tasks))
 

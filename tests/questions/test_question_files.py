@@ -394,6 +394,9 @@ class TestDataset:
         hub.datasets.load_dataset = lambda *_, **__: [{"prompt": str(hub.datasets.config.HF_HUB_OFFLINE), "answer": 7}]
         assert load_questions(self.config())[0].prompt == "True"
         assert hub.constants.HF_HUB_OFFLINE
+        hub.datasets.load_dataset = None
+        with pytest.raises(ConfigError, match="could not be loaded: .*; the Hugging Face hub cannot be reached"):
+            load_questions(self.config())
 
     def test_without_the_library_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "datasets", None)
