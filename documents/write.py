@@ -1,4 +1,4 @@
-"""Write the pages of the guide that are made of the program: the worked example and the glossary.
+"""Write the pages that are made of the program: the worked example, the glossary and the keys of the configuration.
 
     python documents/write.py            # writes them
     python documents/write.py --check    # says whether they are up to date
@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from reference import reference
 
 from adaptive_eval.core.early_stop import MOST_TRIALS
 from adaptive_eval.record.glossary import GLOSSARY
@@ -33,6 +35,7 @@ UNDECIDED = (1, 4)
 def pages() -> Iterator[tuple[Path, str]]:
     """Each page that is written, with its text."""
     yield GUIDE / "glossary.md", glossary()
+    yield ROOT / "docs" / "reference" / "configuration.md", filled(reference())
     yield GUIDE / "reading-a-report.md", worked_example()
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval import testing
 from adaptive_eval.cli import app
+from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ExitCode
 
@@ -234,6 +236,17 @@ def test_every_link_into_a_page_leads_to_a_heading(path: Path) -> None:
         text = without_fences((path.parent / page if page else path).read_text())
         headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
         assert anchor in {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", one.lower())) for one in headings}, (page, anchor)
+
+
+def test_the_reference_of_the_configuration_has_all_that_the_schema_has() -> None:
+    """As text, for it is read where nothing is made of it."""
+    made = runpy.run_path(str(ROOT / "documents" / "reference.py"))["reference"]()
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    assert page.split() == made.split(), "python documents/write.py writes it"
+    schema = json_schema()
+    for section in (schema, *schema["$defs"].values()):
+        for key in section.get("properties", {}):
+            assert f"\n| `{key}` | " in page
 
 
 @every_document

@@ -1,0 +1,115 @@
+"""The page with every key of the configuration, made of its JSON schema, so that it can be read wherever files can."""
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from adaptive_eval.config.json_schema import json_schema
+
+Schema = dict[str, Any]
+HEAD = """# Configuration
+
+Every key of the YAML file, with what it may be and its default. `adaptive-eval schema` prints the same as a JSON schema
+for your editor, and `adaptive-eval validate` names every mistake in a file with its line. A dot stands between a key
+and those within it: `--set trials.max=40` changes one on the command line."""
+TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "object": "mapping",
+}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+def reference() -> str:
+    """The page: the keys of the file, then those of each section, in the order in which they are named."""
+    schema = json_schema()
+    page = _Page(schema["$defs"])
+    page.name_sections(schema)
+    keys, tables = list(schema["properties"]), [page.table(schema)]
+    for name, path in sorted(page.paths.items(), key=lambda one: keys.index(re.split("[.:]", one[1])[0])):
+        section = schema["$defs"][name]
+        tables.append(f"## `{path}`\n\n{_paragraphs(section.get('description', ''))}\n\n{page.table(section)}")
+    return "\n\n".join([HEAD, *tables])
+
+
+class _Page:
+    def __init__(self, sections: dict[str, Schema]) -> None:
+        self._sections = sections
+        self.paths: dict[str, str] = {}
+        """The key under which each section stands, at the first place where there is one."""
+
+    def name_sections(self, file: Schema) -> None:
+        """Name the sections within the file, then those within each of them, and so on."""
+        within = deque([("", file)])
+        while within:
+            path, schema = within.popleft()
+            for key, value in schema["properties"].items():
+                for name in _references(value):
+                    section = self._sections[name]
+                    if name not in self.paths and section["properties"]:
+                        self.paths[name] = self._unused(f"{path}{key}", section)
+                        within.append((f"{path}{key}.", section))
+
+    def _unused(self, path: str, section: Schema) -> str:
+        """The path, with the kind of the section, or what else tells it from others that stand there too."""
+        told = [value["const"] for value in section["properties"].values() if "const" in value]
+        if path in self.paths.values():
+            told += [*section.get("required", ()), section["title"]]
+        return f"{path}: {told[0]}" if told else path
+
+    def table(self, section: Schema) -> str:
+        """One row for each key."""
+        required = section.get("required", ())
+        rows = ["| key | value | what it is |", "|-----|-------|------------|"]
+        for key, value in section["properties"].items():
+            cells = (f"`{key}`", self._value(value) + _default(value, key in required), value.get("description", ""))
+            rows.append(f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in cells)} |")
+        return "\n".join(rows)
+
+    def _value(self, schema: Schema) -> str:
+        if "$ref" in schema:
+            path = self.paths.get(schema["$ref"].rpartition("/")[2])
+            anchor = re.sub(r"[^\w -]", "", path or "").replace(" ", "-").lower()
+            return "no options" if path is None else f"[{path}](#{anchor})"
+        if choices := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+            told = [self._value(one) for one in choices if one != {"type": "null"}]
+            return " or ".join(dict.fromkeys(told))
+        if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
+            return ", ".join(f"`{word}`" for word in words)
+        if schema.get("type") == "array":
+            return f"list: {self._value(schema['items'])}" if schema.get("items") else "list"
+        if isinstance(inner := schema.get("additionalProperties"), dict) and inner:
+            return f"mapping to {self._value(inner)}"
+        if schema.get("pattern", "").endswith(r":[A-Za-z_]\w*$"):
+            return "`package.module:attribute`"
+        kind = "path" if schema.get("format") == "path" else TYPES.get(schema.get("type", ""), "any value")
+        limits = ", ".join(f"{sign} {schema[bound]:.15g}" for bound, sign in BOUNDS.items() if bound in schema)
+        return f"{kind} {limits}".rstrip()
+
+
+def _references(schema: object) -> Iterator[str]:
+    """The sections that a value may be."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"].rpartition("/")[2]
+        for key, inner in schema.items():
+            if key != "discriminator":
+                yield from _references(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _references(inner)
+
+
+def _default(value: Schema, required: bool) -> str:
+    default = value.get("default")
+    if required:
+        return "; required"
+    return "" if default in (None, [], {}) or isinstance(default, dict) else f"; default `{json.dumps(default)}`"
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
