@@ -157,14 +157,15 @@ class Books:
         assert self.rows == stored_rows(self.directory)
 
     def check_relabelling(self, found: Mapping[str, Any]) -> None:
-        """Categories are those of the rows, of as many as a look has; where that is all, so are the scores."""
+        """Categories are those of the rows, of as many as a look by these grades has; where that is all, so are the
+        scores."""
         own, *others = found["rubrics"]
         assert len(others) + len(found["not_there"]) == 12, "the schemata of the paper"
         judged = sum(sum(model["counts"]) for model in own["models"])
         assert found["trials"] == judged
         for rubric in others:
             assert judged == sum(sum(model["counts"]) + model["left_out"] for model in rubric["models"])
-        looks = self.looks[-1:]
+        looks = [] if self.regraded_since_the_last_look else self.looks[-1:]
         trials = {name: number for one in looks for name, number in zip(one["models"], one["trials"], strict=True)}
         for model in own["models"]:
             name = model["name"]
@@ -201,6 +202,14 @@ class Books:
         """Whether looks begin with all trials of rounds that rules asked for by other grades."""
         told = _select(self.directory, "SELECT body FROM events WHERE kind = 'regraded'")
         return any(json.loads(body).get("opening") is not None for (body,) in told)
+
+    @property
+    def regraded_since_the_last_look(self) -> bool:
+        """Whether the newest look was taken by grades that have changed."""
+        regraded = _select(self.directory, "SELECT at, body FROM events WHERE kind = 'regraded'")
+        newest = "SELECT max(at) FROM looks WHERE configuration = (SELECT max(id) FROM configurations)"
+        ((last,),) = _select(self.directory, newest)
+        return any(last is not None and at > last and json.loads(body)["changed"] for at, body in regraded)
 
     def check_the_end(self) -> None:
         """The last look follows from the trials: scores are means of means, and the order is theirs."""

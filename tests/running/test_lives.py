@@ -311,6 +311,15 @@ def without_grades_at_its_first_look(life: Lives) -> None:
     life.start(Fate.NOTHING, 1, {})
 
 
+def relabelled_after_a_regrade(life: Lives) -> None:
+    """Answers have a grade that had none at the newest look, which is no measure of the scores any more."""
+    life.begin(1216, True, 3, 2, 1, 2, 0, "answers", None, {"q1", "q2"}, False)
+    life.start(Fate.NOTHING, 1, {})
+    life.break_the_grader("q3")
+    life.regrade(False, 5)
+    life.relabel()
+
+
 ONCE = [
     stopped_and_regraded,
     without_the_best,
@@ -319,6 +328,7 @@ ONCE = [
     over_and_moved,
     spent_by_two,
     without_grades_at_its_first_look,
+    relabelled_after_a_regrade,
 ]
 
 
