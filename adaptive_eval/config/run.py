@@ -20,7 +20,7 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.graders.by_benchmark import asked_grader, asked_graders, rubric_beside
+from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_grader, asked_graders, rubric_beside
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -331,6 +331,13 @@ class RunConfig(Decisions):
     def _categories_follow_from_the_judge(self) -> "RunConfig":
         rubric = rubric_beside(self.grader, self.rubric)
         return self if rubric is self.rubric else self.model_copy(update={"rubric": rubric})
+
+    @model_validator(mode="after")
+    def _each_benchmark_has_its_grader(self) -> "RunConfig":
+        names = {one.name for one in self.benchmarks}
+        if isinstance(self.grader, ByBenchmark) and not names == {*self.grader.graders} == {*self.questions.benchmarks}:
+            raise refuse("grader: by_benchmark is filled in by `benchmarks`", "give a grader to each of them")
+        return self
 
     @field_validator("models")
     @classmethod

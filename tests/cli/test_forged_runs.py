@@ -1,0 +1,254 @@
+"""A run directory that somebody has forged who knows the code: all that it names is the attacker's, all checksums are
+right. Who reads it starts nothing, asks nobody and opens nothing that it names; who goes on with it does so by the
+configuration that is given, and keys go where that one says."""
+
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from live_runs import ENDED, Site
+from test_reading_runs_no_code import CASES, REFUSED, Listener
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.errors import ExitCode, StoreError
+from adaptive_eval.record.results_file import RESULTS_FILE
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.track.points import write_files
+from adaptive_eval.store import RunReader
+from adaptive_eval.store.database import open_existing
+
+KEY = "sk-0123456789abcdef-of-the-reader"
+CANARY = "canary"
+"""In the name of each file, module, folder and data set of the attacker."""
+SEEN: list[str] = []
+WATCHING = threading.Event()
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if not WATCHING.is_set():
+        return
+    if event == "socket.connect" and not isinstance(arguments[1], str | bytes):
+        SEEN.append(f"asks {arguments[1][1]}")
+    elif event in ("open", "import", "subprocess.Popen", "socket.getaddrinfo") and CANARY in str(arguments):
+        SEEN.append(f"{event} {arguments}")
+
+
+@pytest.fixture(scope="module")
+def audit() -> None:
+    """From now on it is heard what is opened, imported, started and asked; nothing takes such a hook away."""
+    sys.addaudithook(_hear)
+
+
+@dataclass
+class Evil:
+    """A server of the attacker's, which keeps all that it is sent."""
+
+    url: str = ""
+    got: list[bytes] = field(default_factory=list)
+
+
+@pytest.fixture
+def evil() -> Iterator[Evil]:
+    found = Evil()
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            found.got.append(self.request.recv(65536))
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        found.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        yield found
+        server.shutdown()
+        serving.join()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
+    """A run that has ended, one that caps have stopped, and the configuration of both, which has the key sent."""
+    site = Site.make(tmp_path_factory.mktemp("made"), base_url)
+    models = [{"name": name, "base_url": base_url, "api_key_env": "MY_KEY"} for name in ("ada", "bob", "cyd")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MY_KEY", KEY)
+        for name, budget in (("RUN", {}), ("OPEN", {"budget": {"trials": 100}})):
+            config = site.write("NEW", models=models, trials={"min": 4, "max": 8}, **budget)
+            assert site.run(config, "--run-dir", str(site.folder / name)).exit_code in ENDED
+    plain = site.config(models=models, trials={"min": 4, "max": 8})
+    for name in ("NEW.yaml", "PLAIN.yaml"):
+        (site.folder / name).write_text(yaml.safe_dump(plain | {"name": "run"}))
+    return site.folder
+
+
+Settings = Mapping[str, Any]
+
+
+def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str | None = None) -> None:
+    """Write the attacker's settings over the stored ones, with checksums that are right."""
+    with closing(open_existing(run)) as database:
+        ((body,),) = database.execute("SELECT body FROM configurations")
+        stored = json.loads(body)
+        for own, forged in zip(stored["models"], models, strict=True):
+            own.update(forged)
+        database.execute("UPDATE configurations SET body = ?", (json.dumps(stored | changes),))
+        if grader is not None:
+            ((body,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
+            meaning = json.loads(body) | {"grader": {"kind": grader}}
+            database.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (json.dumps(meaning),))
+    with RunReader.intact(run) as reader:
+        stored_config(reader.header())
+
+
+FORGERIES = ("servers", "code", "files", "places")
+
+
+def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Settings]]:
+    """Settings of the run, and of each model."""
+    canary = str(folder / CANARY)
+    served = {"base_url": url, "api_key_env": "MY_KEY", "headers": {"X-Key": "${MY_KEY}"}}
+    judge = {"kind": "judge", "server": {"base_url": url, "model": "judge", "api_key_env": "MY_KEY"}}
+    started = {"launch": {"command": ["touch", f"{canary}/ran", "{port}"]}}
+    match name:
+        case "servers":
+            panel = [{"server": judge["server"] | {"model": f"judge {at}"}} for at in (2, 3)]
+            changes = {"grader": judge | {"panel": panel}, "notify": {"webhook": url}}
+            return changes, [served, served | {"client": "openai"}, served | {"ca_file": f"{canary}/ca.pem"}]
+        case "code":
+            rules = {"stopping": {"rule": f"{CANARY}:Rule"}, "objective": {"kind": f"{CANARY}:Objective"}}
+            grader = {"kind": "python", "function": f"{CANARY}:grade"}
+            notify = {"command": ["touch", f"{canary}/ran"], "on": ["end"]}
+            changes = {"grader": grader, "notify": notify, "questions": {"function": f"{CANARY}:rows"}, **rules}
+            return changes | {"folder": canary}, [started, {"auth": f"{CANARY}:sign"}, {}]
+        case "files":
+            fit = {"completion_tokens": {"at_most": "p33"}}
+            categories = [{"name": "short", "weight": 1, "when": fit}, {"name": "other", "weight": 0}]
+            rubric = {"categories": categories, "fit": {"run": canary}}
+            changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior_evidence": {"run": canary}, "rubric": rubric}
+            return changes | {"folder": canary}, [{"ca_file": f"{canary}/ca.pem"}] * 3
+        case _:
+            ledger = f"postgresql://{urlsplit(url).netloc}/{CANARY}"
+            pool = {"places": "cluster", "most": 2}
+            grader = {"kind": "verifier", "server": judge["server"]}
+            changes = {"store": {"answers": f"file://{canary}", "ledger": ledger, "folder": canary}, "grader": grader}
+            return changes | {"questions": {"dataset": f"{CANARY}/data"}, "servers": {"pool": pool}}, [started] * 3
+
+
+PLUG_IN = """
+from pathlib import Path
+Path(__file__).with_name("ran").touch()
+"""
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: None) -> Iterator[Path]:
+    """The user's folder, where Python finds the attacker's modules; the runs in it are as they were made."""
+    folder = Path(shutil.copytree(made, tmp_path / "here"))
+    (folder / CANARY).mkdir()
+    for place in (folder, folder / CANARY):
+        (place / f"{CANARY}.py").write_text(PLUG_IN)
+    for name in ("ca.pem", "q.jsonl"):
+        (folder / CANARY / name).write_text("{}")
+    (folder / "RUBRIC.yaml").write_text("rubric: {name: exact_match, assume: {verifier_c: 0}}\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.setenv("MY_KEY", KEY)
+    SEEN.clear()
+    yield folder
+    assert not list(folder.rglob("ran")), "the attacker's code ran"
+
+
+def command(line: str) -> Result:
+    """A command of the user's, which is watched."""
+    WATCHING.set()
+    try:
+        return CliRunner().invoke(app, line.split())
+    finally:
+        WATCHING.clear()
+
+
+APART = ("run", "benchmarks")
+"""They look into the user's folder, too."""
+READING = [line for name, lines in CASES.items() for line in lines or () if "RUN" in line and name not in APART]
+QUICK = (
+    "report RUN --format json",
+    "monitor RUN --once",
+    "regrade RUN",
+    "verify RUN",
+    "relabel RUN",
+    "label RUN --show",
+)
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("run", ["RUN", "OPEN"])
+@pytest.mark.parametrize("name", FORGERIES)
+def test_who_reads_starts_nothing_and_asks_nobody(
+    here: Path, evil: Evil, monkeypatch: pytest.MonkeyPatch, name: str, run: str, whole: bool
+) -> None:
+    monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
+    forge(here / run, *forgery(name, evil.url, here))
+    run = shutil.move(here / run, here / "FORGED").name
+    shutil.copytree("FORGED", "COPY")
+    for line in READING:
+        if whole or line in QUICK:
+            done = command(line.replace("RUN", run, 1).replace("--output OUT", "--output OUT --force"))
+            assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exc_info)
+            assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED or line not in QUICK, (line, done.stderr)
+            assert SEEN == [] and evil.got == [], line
+            assert KEY not in done.output, line
+            for place in (here / "REPLAY", here / "OUT", here / "IMPORTED"):
+                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    command(f"validate {CANARY}/q.jsonl")
+    assert SEEN, "it would have been heard"
+
+
+def test_graders_of_benchmarks_that_the_run_does_not_have_are_damage(here: Path) -> None:
+    with pytest.raises(StoreError, match="the stored configuration is damaged"):
+        forge(here / "RUN", {"grader": {"kind": "by_benchmark", "graders": {"x": {"kind": "exact"}}}}, [{}] * 3)
+    done = command("report RUN --format md")
+    assert done.exit_code == ExitCode.FAILED and "the stored configuration is damaged" in done.stderr
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_who_goes_on_asks_whom_the_given_configuration_names(here: Path, evil: Evil, base_url: str, name: str) -> None:
+    forge(here / "OPEN", *forgery(name, evil.url, here))
+    done = command("run NEW.yaml --run-dir OPEN --display plain")
+    assert done.exit_code in ENDED, done.stderr
+    assert set(SEEN) <= {f"asks {urlsplit(base_url).port}"} and evil.got == []
+    assert json.loads((here / "OPEN" / RESULTS_FILE).read_bytes())["pairs"]
+
+
+def test_a_forged_meaning_is_refused(here: Path, evil: Evil) -> None:
+    forge(here / "OPEN", *forgery("servers", evil.url, here), grader="exact")
+    done = command("run NEW.yaml --run-dir OPEN --display plain")
+    assert done.exit_code == ExitCode.CONFIGURATION and "grader.kind: 'exact' → 'numeric'" in done.stderr
+    assert SEEN == []
+
+
+def test_a_tracker_gets_no_file_to_which_a_run_has_a_link(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Path] = []
+
+    class Uploading(Listener):
+        def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
+            sent.extend(write_files(view, directory, folder))
+
+    monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Uploading())
+    for names in (["report.md", "configuration.yaml", RESULTS_FILE], ["report.md", "configuration.yaml"]):
+        assert command("track RUN --mlflow").exit_code == ExitCode.REACHED
+        assert [path.name for path in sent] == names
+        sent.clear()
+        (here / "RUN" / RESULTS_FILE).unlink()
+        (here / "RUN" / RESULTS_FILE).symlink_to(here / "NEW.yaml")
