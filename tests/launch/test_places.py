@@ -37,9 +37,9 @@ def nobody(place: str, holder: str) -> None:
     raise AssertionError(f"{place} should be free, and {holder} has it")
 
 
-async def waits(task: "asyncio.Task[int]") -> bool:
-    done, _ = await asyncio.wait([task], timeout=0.1)
-    return not done
+async def waits(task: "asyncio.Task[int]", told: Told) -> bool:
+    await until(lambda: told)
+    return not task.done()
 
 
 async def test_the_second_run_waits_and_is_told_for_whom() -> None:
@@ -47,7 +47,7 @@ async def test_the_second_run_waits_and_is_told_for_whom() -> None:
     await first.take("gpu0", nobody)
     await first.take("gpu0", nobody)
     taking = asyncio.create_task(second.take("gpu0", hears(told)))
-    assert await waits(taking)
+    assert await waits(taking, told)
     ((place, holder),) = told
     assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
     first.release()
@@ -65,8 +65,8 @@ async def test_another_place_is_free() -> None:
 async def test_whoever_stops_waiting_has_nothing() -> None:
     first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
     await first.take("gpu0", nobody)
-    taking = asyncio.create_task(second.take("gpu0", hears(Told())))
-    assert await waits(taking)
+    taking = asyncio.create_task(second.take("gpu0", hears(told := Told())))
+    assert await waits(taking, told)
     taking.cancel()
     await asyncio.wait([taking])
     first.release()
@@ -95,8 +95,8 @@ async def test_runs_with_two_places_never_wait_for_each_other() -> None:
 async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_second() -> None:
     other, run = ExclusivePlaces(["gpu1"], "other"), ExclusivePlaces(["gpu0", "gpu1"], "run")
     await other.take("gpu1", nobody)
-    second = asyncio.create_task(run.take("gpu1", hears(Told())))
-    assert await waits(second)
+    second = asyncio.create_task(run.take("gpu1", hears(told := Told())))
+    assert await waits(second, told)
     async with asyncio.timeout(HANGS):
         await run.take("gpu0", nobody)
         other.release()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from gated import GatedServer
 from live_runs import MODELS, Site, small_world, wait_for_trials
-from patient_time import HANGS
+from patient_time import HANGS, until
 from played import Played
 from rich.console import Console
 from typer.testing import CliRunner
@@ -137,19 +137,20 @@ async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> 
 
 
 async def test_a_resume_with_other_models_ends_the_watching(play: Play) -> None:
-    run, at_once = play(), threading.Lock()
+    run, at_once, polls = play(), threading.Lock(), list[bool]()
     run.step(60)
     feed = opened(run)
     poll = feed.poll
 
     def poll_apart() -> bool:
         with at_once:
-            return poll()
+            polls.append(poll())
+            return polls[-1]
 
     feed.poll = poll_apart  # type: ignore[method-assign]
 
     async def others() -> None:
-        await asyncio.sleep(0.05)
+        await until(lambda: polls)
         with at_once:  # nobody sees that it is over in between
             run.stop()
             play(models=("bob", "cyd"))
