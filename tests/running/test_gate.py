@@ -67,6 +67,14 @@ def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_al
     assert trials_in(tmp_path / "baseline") == 30 * 80 > 2 * trials_in(tmp_path / "gate")
 
 
+def test_the_comment_of_the_guide_s_workflow_links_to_the_report() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "continuous-integration.md").read_text("utf-8")
+    workflow = yaml.safe_load(next(block for block in guide.split("```") if "runs-on" in block).partition("\n")[2])
+    (told,) = (step["run"] for step in workflow["jobs"]["gate"]["steps"] if "--format pr" in step.get("run", ""))
+    linked, link, comment = told.partition("/actions/runs/$GITHUB_RUN_ID#artifacts)\" >> gate.md\n")
+    assert link and "-o gate.md" in linked and "--body-file gate.md" in comment
+
+
 def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) -> None:
     code, output = gate(tmp_path, "coin-01", "true")
     assert code == ExitCode.WORSE, output
