@@ -71,7 +71,7 @@ def test_the_comment_of_the_guide_s_workflow_links_to_the_report() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "continuous-integration.md").read_text("utf-8")
     workflow = yaml.safe_load(next(block for block in guide.split("```") if "runs-on" in block).partition("\n")[2])
     (told,) = (step["run"] for step in workflow["jobs"]["gate"]["steps"] if "--format pr" in step.get("run", ""))
-    linked, link, comment = told.partition("/actions/runs/$GITHUB_RUN_ID#artifacts)\" >> gate.md\n")
+    linked, link, comment = told.partition('/actions/runs/$GITHUB_RUN_ID#artifacts)" >> gate.md\n')
     assert link and "-o gate.md" in linked and "--body-file gate.md" in comment
 
 
