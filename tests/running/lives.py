@@ -145,13 +145,13 @@ class World:
         return ended[0]
 
     def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
-        asyncio.run(run)
+        asyncio.run(_without_words_of_the_dead(run))
 
     def regrade(self, directory: Path, start: Start) -> None:
         """`adaptive-eval regrade`."""
         with self._in_place_of_the_world(start):
             try:
-                asyncio.run(regrade(directory))
+                self._carried_out(regrade(directory))
             except Killed:
                 return
             except GraderError:
@@ -213,6 +213,21 @@ class World:
 
     def _pool(self, *arguments: object, **named: object) -> "_Pool":
         return _Pool(self, *arguments, **named)
+
+
+async def _without_words_of_the_dead(run: Coroutine[Any, Any, object]) -> object:
+    """The run, of which nothing is logged that a kill has left behind.
+
+    The traceback would be formatted whenever garbage is collected, which parses code; where code is being parsed then,
+    CPython 3.11 raises `SystemError` (gh-106905).
+    """
+
+    def log(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), Killed):
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(log)
+    return await run
 
 
 class _Endpoint:
