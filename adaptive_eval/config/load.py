@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 from warnings import warn
 
 from pydantic import TypeAdapter, ValidationError
@@ -93,13 +93,6 @@ def _key(path: KeyPath) -> str:
 Schema = TypeVar("Schema", bound=Decisions)
 
 
-class CheckedConfig(NamedTuple):
-    """A configuration, or what is wrong with it."""
-
-    config: RunConfig | None
-    problems: tuple[Problem, ...]
-
-
 def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
     """The configuration in a file, with `--set` overrides; `ConfigError` lists everything that is wrong with it."""
     document = _complete(_text(path), path, overrides, read_environment(path.parent))
@@ -178,12 +171,6 @@ def _decisions(document: Document, names: Sequence[str], source: str) -> Decisio
     if config is None:
         raise ConfigError(problem_list(source, problems))
     return config
-
-
-def check_text(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> CheckedConfig:
-    """The configuration in a text that stands for the file at `path`."""
-    document = _complete(text, path, overrides, environment)
-    return CheckedConfig(*_validated(document, RunConfig, _names(document)))
 
 
 def _text(path: Path) -> str:

@@ -16,7 +16,6 @@ class RecordingNeed(NamedTuple):
     trials: int
     model: str
     there: float
-    """Trials a question that are recorded."""
 
     def __str__(self) -> str:
         name = safe_name(self.model, LONGEST_NAME)
@@ -26,21 +25,19 @@ class RecordingNeed(NamedTuple):
 def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
     """The trials that an undecided pair needs of its recorded model; None where trials of the other alone are nearer.
 
-    With n_l trials of variance s_l^2 today, N of both leave the difference a variance of sum(s_l^2 n_l) / N. The
-    boundary at the horizon is about today's times the root of the information.
+    N trials of both leave the difference a variance of sum(s^2 n) / N, by today's s^2 and n of each. The boundary at
+    the horizon is about today's times the root of the information.
     """
-    two = [row for row in results.models if row.name in (pair.better, pair.worse)]
+    two = [row for row in results.models if row.name in (pair.better, pair.worse) and row.sigma]
     recorded = next((row for row in two if row.recorded is not None), None)
-    numbers = (pair.z, pair.boundary, pair.information, pair.sigma, pair.difference, *(row.sigma for row in two))
-    if recorded is None or any(number is None for number in numbers):
+    if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
         return None
     decisions = cast(Mapping[str, Mapping[str, Any]], results.decisions)
     asked = sum(row.recorded is None for row in results.models)
     questions = results.cost.fixed_trials / asked / decisions["trials"]["max"]
-    z, boundary, information, sigma, gap, *sigmas = (cast(float, number) for number in numbers)
-    tie = 0.0 if results.gate else (decisions["stopping"]["delta"] - abs(gap)) / sigma
-    squares = [one * one for one in sigmas]
-    times = information * (boundary / max(abs(z), tie, 1e-6)) ** 2
+    tie = 0.0 if results.gate else (decisions["stopping"]["delta"] - abs(pair.difference)) / pair.sigma
+    times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
+    squares = [(row.sigma or 0.0) ** 2 for row in two]
     depth = sum(square * row.trials for square, row in zip(squares, two, strict=True)) / sum(squares) / questions
     there = recorded.trials / questions
     trials = max(math.ceil(times * depth), math.floor(there) + 1)

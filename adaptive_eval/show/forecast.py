@@ -94,10 +94,9 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield f"{'basis' if place == 0 else '':<9} {safe_line(sentence, LONGEST)}"
     yield ""
     if forecast.equal is not None:
-        trials = forecast.equal.costs.trials
-        yield f"a build exactly as good as the baseline: {_chances(forecast.equal.gate)};"
-        yield f"  trials {count(trials.median)} ({count(trials.low)} .. {count(trials.high)})"
-        yield ""
+        median, *ends = (count(getattr(forecast.equal.costs.trials, name)) for name in ("median", "low", "high"))
+        yield f"a build exactly as good as the baseline: {_chances(forecast.equal)}"
+        yield f"  trials {median} ({' .. '.join(ends)})\n"
     yield from _score_lines(forecast, scale)
     yield ""
     if forecast.capped is None:
@@ -145,14 +144,14 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
     yield f"  {'decided':<15}  {median:>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
     if outlook.gate:
-        yield f"  gate: {_chances(outlook.gate)}, over builds with such scores"
+        yield f"  gate: {_chances(outlook)}, over builds with such scores"
     yield f"  everything is decided with a chance of {outlook.reached:.0%}" + (
         f" ({', '.join(others)})" if others else ""
     )
 
 
-def _chances(gate: Mapping[str, float]) -> str:
-    return ", ".join(f"{outcome} {share:.0%}" for outcome, share in gate.items())
+def _chances(outlook: Outlook) -> str:
+    return ", ".join(f"{outcome} {share:.0%}" for outcome, share in outlook.gate.items())
 
 
 def _part_costs(forecast: Forecast) -> Iterator[str]:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from checked_text import check_text
 
 from adaptive_eval.config.decisions import TrialsConfig
-from adaptive_eval.config.load import check_text
 from adaptive_eval.config.pace import choose_favour, pace_of
 from adaptive_eval.config.planning import plan_of, trial_cost, usage_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig
@@ -19,11 +19,11 @@ MODEL = "  - {{name: a, base_url: http://a/v1, price: {{input: 1, output: 3}}, {
 
 
 def told(options: str, head: str = HEAD) -> list[str]:
-    return [str(problem) for problem in check_text(head + MODEL.format(options), Path("b.yaml"), (), {}).problems]
+    return [str(problem) for problem in check_text(head + MODEL.format(options), Path("b.yaml")).problems]
 
 
 def model(options: str) -> ModelConfig:
-    config = check_text(HEAD + MODEL.format(options), Path("b.yaml"), (), {}).config
+    config = check_text(HEAD + MODEL.format(options), Path("b.yaml")).config
     assert config is not None
     return config.models[0]
 
@@ -66,7 +66,7 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     assert trial_cost(direct)(answers[0]).usd == 4.0
     assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
     patient = model("batch: {kind: openai, patience: 1h}")
-    config = check_text(HEAD + MODEL.format("batch: openai"), Path("b.yaml"), (), {}).config
+    config = check_text(HEAD + MODEL.format("batch: openai"), Path("b.yaml")).config
     assert config is not None
     config = config.model_copy(update={"models": [batched, direct, patient]})
     worst = [cost.usd for cost in worst_costs(config, (), [100, 100, 100])]
@@ -84,7 +84,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
 ) -> None:
     budget = "" if tokens is None else f"budget: {{tokens: {tokens}}}\n"
     head = f"trials: {{min: 4, max: 40}}\n{budget}{HEAD}"
-    config = check_text(head + MODEL.format("batch: openai"), Path("b.yaml"), (), {}).config
+    config = check_text(head + MODEL.format("batch: openai"), Path("b.yaml")).config
     assert config is not None
     questions = [Question(f"q{number}", "?", "1") for number in range(10)]
     plan = plan_of(config, questions, [100] * 2, capped_opening=capped)
@@ -94,7 +94,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
 
 def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     rows = "  - {name: a, launch: {}, gpus: 2}\n  - {name: b, base_url: http://b/v1, gpus: 2}\n"
-    config = check_text(HEAD + rows, Path("b.yaml"), (), {}).config
+    config = check_text(HEAD + rows, Path("b.yaml")).config
     assert config is not None
     one = config.models[1]
     most = one.sampling.timeout * one.concurrency.attempts * 2 / one.concurrency.in_flight

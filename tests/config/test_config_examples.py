@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checked_text import check_text
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.document import read_document
 from adaptive_eval.config.json_schema import json_schema
-from adaptive_eval.config.load import check_text, load_config
+from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.starter import starter
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checked_text import check_text
 
-from adaptive_eval.config.load import check_text, load_config
+from adaptive_eval.config.load import load_config
 from adaptive_eval.config.normalise import SIMULATED_URL
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError

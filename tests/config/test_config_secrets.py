@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from checked_text import check_text
 
-from adaptive_eval.config.load import check_text
 from adaptive_eval.endpoints.secrets import holds_secret, looks_secret, redacted
 
 KEY = "sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7"

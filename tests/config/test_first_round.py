@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from checked_text import check_text
 from live_runs import Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS, NOTHING, TOO_FEW, first_round_problems
-from adaptive_eval.config.load import check_text, load_config
+from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ExitCode
@@ -36,7 +37,7 @@ JUDGE = """
 
 def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun:
     text = CONFIG.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(most))
-    checked = check_text(text, Path("run.yaml"), (), {})
+    checked = check_text(text, Path("run.yaml"))
     assert checked.config is not None, checked.problems
     return prepare(checked.config)
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from checked_text import check_text
 
-from adaptive_eval.config.load import check_text, config_from_mapping, load_config
+from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.old_names import in_new_names
 from adaptive_eval.config.pace import FavourChoice, choose_favour
 from adaptive_eval.config.prepare import prepare

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checked_text import check_text
 
-from adaptive_eval.config.load import check_text, load_decisions
+from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.errors import ConfigError
@@ -188,7 +189,7 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
 )
 def test_a_file_that_names_them_wrongly(line: str, problem: str) -> None:
     text = BASE.replace("grader: math\n", "") + line if line.startswith("grader") else BASE + line
-    told = [str(one) for one in check_text(text, Path("a.yaml"), (), {}).problems]
+    told = [str(one) for one in check_text(text, Path("a.yaml")).problems]
     assert any(problem in one for one in told), told
 
 

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from checked_text import check_text
 
 from adaptive_eval.config import prepare as prepare_module
-from adaptive_eval.config.load import check_text
 from adaptive_eval.config.prepare import prepare, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checked_text import check_text
 
 from adaptive_eval.config.json_schema import json_schema
-from adaptive_eval.config.load import check_text
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import run_header
 from adaptive_eval.config.run import RunConfig, ServingGroup

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from checked_text import check_text
 from scipy.special import expit
 
-from adaptive_eval.config.load import check_text
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Controller, Outcome

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from checked_text import check_text
 from planned import MODELS, prepared_from, write_config
 
-from adaptive_eval.config.load import check_text
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.store import BatchEnded, BatchTaken, Event
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast

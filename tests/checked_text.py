@@ -1,0 +1,25 @@
+"""A configuration in a text, with all that is wrong with it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from adaptive_eval.config.load import _complete, _names, _validated
+from adaptive_eval.config.problems import Problem
+from adaptive_eval.config.run import RunConfig
+
+
+class CheckedConfig(NamedTuple):
+    """A configuration, or what is wrong with it."""
+
+    config: RunConfig | None
+    problems: tuple[Problem, ...]
+
+
+def check_text(
+    text: str, path: Path, overrides: Iterable[str] = (), environment: Mapping[str, str] = MappingProxyType({})
+) -> CheckedConfig:
+    """The configuration in a text that stands for the file at `path`."""
+    document = _complete(text, path, overrides, environment)
+    return CheckedConfig(*_validated(document, RunConfig, _names(document)))
