@@ -200,25 +200,29 @@ class ModelEndpoint:
         except Refused as failure:
             raise failure.refusal from None
         except Failure as failure:
-            replica = request.replica.url if request.replica is not None else ""
-            if (failure.kind is FailureKind.TIMED_OUT or lone.is_certain) and len(request.seeds) > 1:
-                await _require_allowed(request)
-                return await self._request_all(request.prompt, _groups(request.seeds, 1), request.again)
-            if failure.kind is FailureKind.TIMED_OUT:
-                arrival = ResponseOrigin(replica, self._timeout, None, request.attempts)
-                return answers_without_text("timed_out", request.seeds, arrival)
-            if lone.is_certain:
-                arrival = ResponseOrigin(replica, 0.0, None, request.attempts)
-                return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
-            raise Unavailable(
-                f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
-                f"the last one failed with {failure.kind}: {failure}"
-            ) from None
+            return await self._give_up(request, failure, is_lone=lone.is_certain)
         finally:
             lone.close()
         if request.refusal is not None and all(one.fit for one in sender.replicas.replicas):
             self._servers.note_first(Notice("stray_refusal", STRAY.format(request.refusal)))
         return answers
+
+    async def _give_up(self, request: AttemptedRequest, failure: Failure, *, is_lone: bool) -> list[Answer]:
+        """Answers without text to a request that timed out or fails alone; raise `Unavailable` for any other."""
+        replica = request.replica.url if request.replica is not None else ""
+        timed_out = failure.kind is FailureKind.TIMED_OUT
+        if not timed_out and not is_lone:
+            raise Unavailable(
+                f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
+                f"the last one failed with {failure.kind}: {failure}"
+            ) from None
+        if len(request.seeds) > 1:
+            await _require_allowed(request)
+            return await self._request_all(request.prompt, _groups(request.seeds, 1), request.again)
+        arrival = ResponseOrigin(replica, self._timeout if timed_out else 0.0, None, request.attempts)
+        if timed_out:
+            return answers_without_text("timed_out", request.seeds, arrival)
+        return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:
