@@ -72,9 +72,9 @@ class BudgetAccount:
         """Spent on models that are here no more."""
 
     @property
-    def capped(self) -> bool:
-        """Whether there is any cap on what is counted here."""
-        return bool(np.isfinite(self._caps).any())
+    def caps_usage(self) -> bool:
+        """Whether there is a cap on what trials use, of which more is reserved than most of them come to."""
+        return bool(np.isfinite(self._caps[1:]).any())
 
     def reserve(self, trials: NDArray[np.int64]) -> None:
         """Set trials of each model aside as in flight."""

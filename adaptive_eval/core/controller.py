@@ -571,9 +571,10 @@ class Controller:
         """Have in flight what the latest look asks for; where that is nothing, the run is finished."""
         assert self.standing is not None
         fits, pace = True, self._horizon.pace
-        if pace.held and not self._flight.account.capped and asks_only_open(self.plan.policy):
+        # what is parked stays reserved, since it may have been sent: of a cap on usage that would take too much
+        if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
             self._flight.park(self._opened() | (self.trials == 0))
-            self.unhindered = math.inf  # under a cap nothing is parked, since it reserves all that may have been sent
+            self.unhindered = math.inf
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self._horizon.most):
             extra, fits = next_round(self.plan, self._flight, self._now(self.standing))
             self.unhindered = self.unhindered if fits else math.inf

@@ -257,7 +257,7 @@ class BatchesInFlight:
         `opened` widens batches that are opened in part.
         """
         came, missing = np.array((len(self.early), *self.early.cost)), np.zeros(len(self.issued), dtype=np.int64)
-        for batch in self._batches:
+        for batch in chain(self._batches, self.parked_batches()):
             counted, owed = batch.reserved(opened, times)
             came += counted
             missing[batch.model] += owed

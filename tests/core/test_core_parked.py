@@ -63,9 +63,20 @@ def test_a_model_in_no_open_comparison_is_paused_and_what_still_comes_is_kept() 
         one.tell([answer(late[0])])
 
 
-def test_under_a_cap_that_counts_answers_nothing_is_parked() -> None:
-    """It reserves what may have been sent: the trials that are paid for are those that looks have seen."""
-    one = controller(budget=Budget(trials=len(SKILLS) * QUESTIONS * 60))
+def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_holds() -> None:
+    """What is parked stays reserved: how much of it was sent has no say."""
+    free, enough = controller(), controller(budget=Budget(trials=len(SKILLS) * QUESTIONS * 60))
+    assert played(enough, 40) == played(free, 40) and enough.parked.sum() == free.parked.sum() > 0
+    few = int(free.counts.sum()) - 3 * QUESTIONS
+    ended = [controller(budget=Budget(trials=few)) for _ in range(2)]
+    looks = [played(one, slots, seed=slots) for one, slots in zip(ended, (2, 40), strict=True)]
+    assert looks[0] == looks[1] and ended[0].finished is ended[1].finished
+    assert all(one.parked.sum() > 0 and one.arrived.sum() <= few for one in ended)
+
+
+def test_under_a_cap_on_what_answers_use_nothing_is_parked() -> None:
+    """It would reserve what may have been sent at its worst: what is paid for are the trials that looks have seen."""
+    one = controller(budget=Budget(tokens=10**9))
     played(one, 40)
     assert not one.parked.any() and one.arrived.sum() == one.counts.sum()
 

@@ -32,7 +32,17 @@ def bed(tmp_path: Path) -> Bed:
     return Bed(tmp_path)
 
 
-def test_a_server_of_the_run_is_held_from_ready_to_stopped(bed: Bed) -> None:
+def test_the_time_that_a_server_takes_to_start_counts(bed: Bed) -> None:
+    clock = Clock()
+    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
+    for start in (180.0, 20.0):
+        times.hear(ServerLaunched("ada", seconds=start))
+        clock.now += 1.0
+        times.hear(ServerReleased("ada"))
+    assert times.held_times() == {"ada": HeldTime(202.0, 404.0)}
+
+
+def test_a_server_of_the_run_is_held_until_it_is_stopped(bed: Bed) -> None:
     clock = Clock()
     times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
     assert times.held_times() == {}
