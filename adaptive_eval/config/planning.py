@@ -27,7 +27,7 @@ from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
-from adaptive_eval.core.types import NO_COST, Cost, PromptReserve
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
@@ -68,13 +68,13 @@ class KnownBefore(NamedTuple):
 def plan_of(
     config: RunConfig,
     questions: Sequence[Question],
-    longest: Sequence[int],
+    worst: Sequence[Cost],
     first: NDArray[np.integer] | None = None,
     known: "KnownBefore | None" = None,
     horizons: Sequence[EarlierHorizon] = (),
     capped_opening: bool | None = None,
 ) -> Plan:
-    """The plan that a configuration means for these questions; `longest` has the bytes of each model's longest prompt.
+    """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.
 
     `first` (L, M) are trials that are there already, `known` what is known of the models from earlier runs, and
     `horizons` those that the run had before; `capped_opening`: see `Plan`.
@@ -85,8 +85,7 @@ def plan_of(
         models=len(config.models),
         questions=len(questions),
         weights=np.array(open_rubric(config.rubric).weights, dtype=float),
-        worst_cost=worst_costs(config, questions, longest),
-        prompts=prompt_reserves(config, questions, longest, foreign=first is not None),
+        worst_cost=tuple(worst),
         prior_counts=known.counts,
         clusters=clusters(questions),
         **({} if weighing is None else weighing._asdict()),
@@ -307,26 +306,6 @@ def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     return Cost(*(max(values) for values in zip(*each, strict=True)))
 
 
-def prompt_reserves(
-    config: RunConfig, questions: Sequence[Question], longest: Sequence[int], *, foreign: bool = False
-) -> tuple[PromptReserve, ...]:
-    """The part of the prompt in what a trial of each model may cost, by the bytes of its longest prompt; `foreign`
-    trials, which other servers may have answered, measure nothing."""
-    if foreign or (config.budget.tokens is None and config.budget.usd is None):
-        return (PromptReserve(),) * len(config.models)
-    return tuple(_prompt_reserve(config, *each, len(questions)) for each in zip(config.models, longest, strict=True))
-
-
-def _prompt_reserve(config: RunConfig, model: ModelConfig, longest: int, questions: int) -> PromptReserve:
-    several = model.concurrency.samples_per_request > 1  # which share the tokens of their prompt
-    if several or not model.sampling.max_tokens or model.inspect is not None or model.recorded is not None:
-        return PromptReserve()
-    asked = [part.prompt_of(model.prompt) for part in config.benchmarks] or [model.prompt]
-    alike = len({(one.system is None, len(one.few_shot)) for one in asked}) == 1  # a template adds as much to each
-    tokens = longest + TEMPLATE_TOKENS
-    return PromptReserve(tokens, longest if alike else tokens, _asked_usd(model, 1, 0), questions)
-
-
 def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:
     """The bytes of each model's longest prompt."""
     different = {id(asked): asked for asked in prompts}  # models that are asked alike share theirs
@@ -347,18 +326,12 @@ def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
         tokens = SAMPLE_MARGIN * completion
         return Cost(tokens, 0.0 if model.price is None else _dearest(model.price, tokens), _most_gpu_seconds(model))
     prompt_tokens = longest + TEMPLATE_TOKENS if completion else 0
-    usd = _asked_usd(model, prompt_tokens, completion)
+    usd = _usd(model, prompt_tokens, completion)
+    if model.batch is not None and model.batch.patience is None:  # else it may be asked directly in the end
+        usd *= model.batch.price_factor
     # what a server of the run's own has used is measured while it is held: a cap ends the run in time
     gpu_seconds = 0.0 if model.launch is not None else _most_gpu_seconds(model)
     return Cost(prompt_tokens + completion, usd, gpu_seconds)
-
-
-def _asked_usd(model: ModelConfig, prompt_tokens: int, completion_tokens: int) -> float:
-    """The most that so many tokens cost."""
-    usd = _usd(model, prompt_tokens, completion_tokens)
-    if model.batch is not None and model.batch.patience is None:  # else it may be asked directly in the end
-        usd *= model.batch.price_factor
-    return usd
 
 
 def _dearest(price: Price, tokens: int) -> float:

@@ -25,7 +25,7 @@ from adaptive_eval.config.old_names import OLD_PLUG_INS, in_new_names
 from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import choose_favour
-from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost
+from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
@@ -315,7 +315,7 @@ def with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:
 
 def decided_by(prepared: PreparedRun, config: RunConfig) -> PreparedRun:
     """The run with other decisions; its questions and prompts are the same."""
-    plan = plan_of(config, prepared.questions, longest_prompts(prepared.prompts))
+    plan = plan_of(config, prepared.questions, prepared.plan.bench.worst_cost)
     return replace(prepared, config=config, plan=plan, header=run_header(config, prepared.questions))
 
 
@@ -338,7 +338,7 @@ def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
         questions=questions,
         rubric=open_rubric(config.rubric),
         prompts=prompts,
-        plan=plan_of(config, questions, longest_prompts(prompts)),
+        plan=plan_of(config, questions, worst_costs(config, questions, longest_prompts(prompts))),
         header=run_header(config, questions),
         roster=roster_of(config, questions),
     )
@@ -358,7 +358,7 @@ def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:
 
 def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: tuple[str, ...] = ()) -> Lane:
     """One model as the scheduler sees it; its answers are stored without `secrets`."""
-    model, prompts, bench = prepared.config.models[number], prepared.prompts[number], prepared.plan.bench
+    model, prompts = prepared.config.models[number], prepared.prompts[number]
     return Lane(
         name=model.name,
         endpoint=endpoint,
@@ -367,7 +367,7 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
         slots=model.batch.most_requests if model.batch else model.concurrency.in_flight * len(model.replicas),
         samples_per_request=model.concurrency.samples_per_request,
         price=TrialPrice(
-            trial_cost(model), lost_cost(model, bench.worst_cost[number]), bench.prompts[number], model.gpus or 0.0
+            trial_cost(model), lost_cost(model, prepared.plan.bench.worst_cost[number]), model.gpus or 0.0
         ),
         secrets=secrets,
     )

@@ -3,22 +3,18 @@
 Only committed rounds count with what they used; everything later is reserved at its worst, so that a cap is never
 exceeded and the answer depends on what was issued, not on what has arrived.
 
-What is reserved for a prompt is lowered to what the prompts of committed rounds took. Within a first round that is
-asked in parts it is by those that have come: the more have, the less is reserved, so that where it ends is the same.
-
 Where nothing bounds the tokens of a trial, `SEEN_MARGIN` times the largest cost of a trial of its model so far is
 reserved instead, when the trial is issued. A cap is exceeded then by at most what trials in flight use beyond that.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import Batch
-from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import Cost, MeasuredPrompts, PromptReserve
+from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.types import Cost
 from scorio.moments import FloatArray
 
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
@@ -36,30 +32,16 @@ def reserved_for(worst: Cost, largest: Cost) -> Cost:
     return Cost(math.ceil(SEEN_MARGIN * largest.tokens), SEEN_MARGIN * largest.usd, worst.gpu_seconds)
 
 
-def _with_more(seen: MeasuredPrompts, tokens: FloatArray) -> MeasuredPrompts:
-    return seen._replace(least=int(tokens.min(initial=seen.least)), most=int(tokens.max(initial=seen.most)))
-
-
 class BudgetAccount:
     """The run's account: a row for each model, a column for each currency."""
 
-    def __init__(self, budget: Budget, bench: Bench) -> None:
-        worst = bench.worst_cost
+    def __init__(self, budget: Budget, worst: tuple[Cost, ...]) -> None:
         self._currency = CURRENCIES.index(budget.currency)
         caps = (getattr(budget, currency) for currency in CURRENCIES)
         self._caps = np.array([math.inf if cap is None else cap for cap in caps])
         self._open = np.array([cost.is_unbounded for cost in worst])[:, None] & _BY_TOKENS
         """(L, 4): currencies in which nothing bounds a trial."""
         self._worst = np.where(self._open, 0.0, [(1.0, *cost) for cost in worst])
-        self._prompts = bench.prompts or (PromptReserve(),) * len(worst)
-        self._measured = [MeasuredPrompts()] * len(worst)
-        """Prompts of committed rounds."""
-        self._bound = self._worst.copy()
-        """The most that a trial may cost, by these."""
-        self.longest_prompts = [math.inf] * len(worst)
-        """Tokens that a prompt of each model may have, once they are measured."""
-        self._asked = np.zeros((len(worst), bench.questions), dtype=bool)
-        """(L, M): questions whose prompts these are."""
         self._largest = np.zeros_like(self._worst)
         """The largest costs of a trial so far, where nothing bounds them."""
         self._promised = np.zeros(len(CURRENCIES))
@@ -82,10 +64,8 @@ class BudgetAccount:
 
     def promise(self, batch: Batch) -> None:
         """Reserve for each trial of a batch in flight by the largest cost so far, where nothing bounds it."""
-        batch.is_open = bool(self._open[batch.model].any())
-        if batch.used is None and (batch.is_open or self._prompts[batch.model].tokens):
-            batch.used = np.zeros((batch.size, len(CURRENCIES) + 1))
-        if batch.is_open:
+        if self._open[batch.model].any():
+            batch.used = np.zeros((batch.size, len(CURRENCIES))) if batch.used is None else batch.used
             self._see(batch, batch.open)
             self._promised -= batch.size * batch.promised
             batch.promised = SEEN_MARGIN * self._largest[batch.model]
@@ -94,29 +74,15 @@ class BudgetAccount:
     def settle(self, batch: Batch, came: int, cost: Cost, lost: int = 0) -> None:
         """Replace a batch's reservation by the trials that came, with their cost, and those that are lost, at their
         worst."""
-        model, (questions, tokens) = batch.model, batch.prompts()
-        if came and len(tokens) and self._prompts[model].tokens:
-            self._asked[model, questions] = True
-            seen = _with_more(self._measured[model], tokens)
-            self._measured[model] = seen._replace(questions=int(self._asked[model].sum()))
-            self._bound[model] = self._worst[model] - (0.0, *self.saving(model))
-            self.longest_prompts[model] = self._prompts[model].tokens - self.saving(model).tokens
-        self._reserved[model] -= batch.size
-        self._spent[model] += np.array((came, *cost)) + lost * (self._bound[model] + batch.promised)
+        self._reserved[batch.model] -= batch.size
+        self._spent[batch.model] += np.array((came, *cost)) + lost * (self._worst[batch.model] + batch.promised)
         self._promised -= batch.size * batch.promised
         self._see(batch, batch.size)
 
     def _see(self, batch: Batch, end: int) -> None:
         if batch.used is not None:
-            most = np.where(self._open[batch.model], batch.used[:end, :-1].max(axis=0, initial=0.0), 0.0)
+            most = np.where(self._open[batch.model], batch.used[:end].max(axis=0, initial=0.0), 0.0)
             self._largest[batch.model] = np.maximum(self._largest[batch.model], most)
-
-    def saving(self, model: int, batches: Sequence[Batch] = ()) -> Cost:
-        """What is reserved less for a trial than the most it may cost, by prompts of these batches, too."""
-        seen = self._measured[model]
-        for batch in batches:
-            seen = _with_more(seen, batch.prompts()[1])
-        return self._prompts[model].saving(seen)
 
     @property
     def is_open(self) -> bool:
@@ -146,16 +112,14 @@ class BudgetAccount:
         least = np.minimum(trials, 1) @ self._worst
         return bool(np.all(self._used() + np.maximum(least, (trials.sum(), 0.0, 0.0, 0.0)) <= self._caps))
 
-    def holds(self, came: FloatArray, missing: NDArray[np.int64], batches: Sequence[Sequence[Batch]]) -> bool:
-        """Whether what is in flight stays within every cap: `came` is used by the trials of each model's batches that
-        have come, others are missing."""
-        bound = self._worst - [(0.0, *self.saving(model, own)) for model, own in enumerate(batches)]
-        return bool(np.all(self._used() + came + missing @ bound <= self._caps))
+    def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
+        """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
+        return bool(np.all(self._used() + came + missing @ self._worst <= self._caps))
 
     def fits(self, trials: NDArray[np.int64]) -> bool:
         """Whether further trials of each model stay within every cap even if each of them costs the most it may, or as
         much as is reserved for it; nobody knows before one has come."""
-        need = (self._reserved + trials) @ self._bound + self._promised + trials @ (SEEN_MARGIN * self._largest)
+        need = (self._reserved + trials) @ self._worst + self._promised + trials @ (SEEN_MARGIN * self._largest)
         return not trials[self.unmeasured].any() and bool(np.all(self._used() + need <= self._caps))
 
     def affordable(self) -> float:

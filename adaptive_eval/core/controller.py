@@ -216,10 +216,6 @@ class Controller:
         self._flight.account.lose(model, cost)
         self._end_beyond_caps()
 
-    def saving(self, model: int) -> Cost:
-        """What caps reserve less for a trial of a model than the most it may cost, since prompts were measured."""
-        return self._flight.saving(model)
-
     def _keep_within_caps(self) -> None:
         """See that the rounds in flight fit the caps, with all that was bought.
 
@@ -247,13 +243,13 @@ class Controller:
             self._end_beyond_caps()
 
     def _end_once_spent(self) -> None:
-        """End the run where trials that nothing bounds, or prompts that got longer, have used more than is left."""
-        if self._flight.account.is_open or self._flight.is_surprised:
+        """End the run where trials that nothing bounds have used more than is left."""
+        if self._flight.account.is_open:
             self._end_beyond_caps()
 
-    def hold(self, model: int, question: int, trial: int, cost: Cost, prompt_tokens: int = 0) -> None:
+    def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
         """Count what a trial has used that has come, and that is told once its category is known."""
-        self._flight.hold(model, question, trial, cost, prompt_tokens)
+        self._flight.hold(model, question, trial, cost)
         if self._flight.in_parts:
             self._advance()
         self._end_once_spent()

@@ -3,7 +3,7 @@
 Most are asked for as soon as the looks are taken anew. What is left then was bought under other settings: before a
 model joined or came back, the others may have had many rounds. It is paid for, so caps count it.
 
-A run of millions of trials is resumed by them: they are kept as records of 54 bytes, and a batch takes all that it has
+A run of millions of trials is resumed by them: they are kept as records of 46 bytes, and a batch takes all that it has
 there at once.
 """
 
@@ -19,9 +19,9 @@ from scorio.moments import IntArray
 _TRIALS = 2**32
 """A question's number times this, and a trial's, are its place."""
 _AT_ONCE = 2**16
-_RECORD = Struct("<qqdddBBIq")
-_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "timed_out", "model", "prompt_tokens")
-_KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1", "<u4", "<i8"), strict=True)))
+_RECORD = Struct("<qqdddBBI")
+_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "timed_out", "model")
+_KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1", "<u4"), strict=True)))
 Records = NDArray[np.void]
 
 
@@ -95,9 +95,9 @@ class EarlyOutcomes:
 
     def keep(self, outcome: Outcome) -> None:
         """Keep an outcome until a round asks for it."""
-        model, question, trial, category, cost, timed_out, seconds, prompt = outcome
+        model, question, trial, category, cost, timed_out, seconds = outcome
         grade = UNGRADED if category is None else category
-        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out, model, prompt)
+        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out, model)
         if len(self._new) >= _AT_ONCE * _RECORD.size:
             self._part()
 
@@ -128,10 +128,9 @@ class EarlyOutcomes:
             return None
         questions, trials = np.divmod(found["place"], _TRIALS)
         spent = WholeSums(*_sum_costs(found), trillionths(found["seconds"]))
-        costs = np.zeros((0, 5))
+        costs = np.zeros((0, 4))
         if batch.used is not None:
-            used = (found[name] for name in ("tokens", "usd", "gpu_seconds", "prompt_tokens"))
-            costs = np.stack([np.ones(len(found)), *used], axis=1)
+            costs = np.stack([np.ones(len(found)), *(found[name] for name in ("tokens", "usd", "gpu_seconds"))], axis=1)
         return BatchPart(questions, trials, found["category"], found["timed_out"], spent, costs)
 
     def added_to(self, counts: IntArray) -> IntArray:

@@ -48,7 +48,7 @@ class BatchesInFlight:
     """The batches in flight, the logical clock, and what is reserved for them."""
 
     def __init__(self, bench: Bench, budget: Budget) -> None:
-        self.account = BudgetAccount(budget, bench)
+        self.account = BudgetAccount(budget, bench.worst_cost)
         self.issued = np.zeros((bench.models, bench.questions), dtype=np.int32)
         self.now = 0.0
         """The time of the logical clock: when the latest batch that was committed was due."""
@@ -63,8 +63,6 @@ class BatchesInFlight:
         """When the latest batch of each model is due."""
         self._composed = 0
         self.rounds_issued = 0
-        self.is_surprised = False
-        """A prompt had more tokens than were reserved for it, as another server may count."""
         self._not_asked: list[Round] = []
         self.early = EarlyOutcomes()
 
@@ -180,7 +178,6 @@ class BatchesInFlight:
 
     def place(self, outcome: Outcome) -> bool | None:
         """Give an outcome to its batch: True when it was new, False when it had come, None when nobody expects it."""
-        self.is_surprised |= outcome.prompt_tokens > self.account.longest_prompts[outcome.model]
         for batch in self.expected(outcome.model):
             new = batch.place(outcome)
             if new is not None:
@@ -249,7 +246,7 @@ class BatchesInFlight:
     def _is_spent(self) -> bool:
         """Whether what has come exceeds a cap."""
         came = sum((np.array(batch.paid()) for batch in self._batches), np.array((len(self.early), *self.early.cost)))
-        return not self.account.holds(came, np.zeros(len(self.issued), dtype=np.int64), self._own)
+        return not self.account.holds(came, np.zeros(len(self.issued), dtype=np.int64))
 
     def _bears(self, opened: int, times: int = 1) -> bool:
         """Whether they do with so many trials of each batch that may be asked, what is missing counted so many times.
@@ -261,11 +258,7 @@ class BatchesInFlight:
             counted, owed = batch.reserved(opened, times)
             came += counted
             missing[batch.model] += owed
-        return self.account.holds(came, missing, self._own)
-
-    def saving(self, model: int) -> Cost:
-        """What caps reserve less for a trial of a model than the most it may cost."""
-        return self.account.saving(model, self._own[model])
+        return self.account.holds(came, missing)
 
     def open_in_parts(self) -> None:
         """Let nothing be asked of what is in flight until `widen` allows it: caps do not bear all at its worst."""
@@ -306,10 +299,10 @@ class BatchesInFlight:
             self.rounds_issued += 1
         return True
 
-    def hold(self, model: int, question: int, trial: int, cost: Cost, prompt_tokens: int) -> None:
+    def hold(self, model: int, question: int, trial: int, cost: Cost) -> None:
         """Count what a trial in flight has used whose category is told later."""
         for batch in self.expected(model):
-            batch.hold(question, trial, cost, prompt_tokens)
+            batch.hold(question, trial, cost)
 
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: before those come nothing is committed."""

@@ -39,7 +39,7 @@ def affordable_opening(
     `capped` says it of a run that has taken its first look."""
     size = pace.first_round(trials.min, trials.max)
     if capped is None:
-        account = BudgetAccount(budget, bench)
+        account = BudgetAccount(budget, bench.worst_cost)
         account.spend_outside_plan(*spent)
         capped = not account.fits(np.where(bench.asked, size * bench.questions, 0))
     return trials.min if capped else size

@@ -65,7 +65,7 @@ class BatchPart(NamedTuple):
     timed_out: NDArray[np.uint8]
     spent: WholeSums
     costs: FloatArray
-    """(n, 5): what each used, with 1 for itself, and its prompt's tokens; empty where the batch keeps no costs."""
+    """(n, 4): what each used, with 1 for itself; empty where the batch keeps no costs."""
 
 
 def trillionths(values: NDArray[np.float64]) -> int:
@@ -125,10 +125,7 @@ class Batch:
         self.promised = np.zeros(4)
         """What caps reserve for each of its trials by the largest so far, where nothing bounds its cost."""
         self.used: FloatArray | None = None
-        """(size, 5): what each of its trials has used, with 1 for itself, and its prompt's tokens; None where no cap
-        goes by them."""
-        self.is_open = False
-        """Nothing bounds the cost of its trials."""
+        """(size, 4): what each of its trials has used, with 1 for itself; None where costs have a bound."""
         self._held: dict[int, Cost] = {}
         """What trials have used that have come, and whose categories are told later."""
         self._got = bytearray([MISSING]) * self.size
@@ -151,20 +148,20 @@ class Batch:
             self._spent.add(outcome.cost)
         self._spent.seconds += round(outcome.seconds * PER_UNIT)
         if self.used is not None:
-            self.used[slot] = (1.0, *outcome.cost, outcome.prompt_tokens)
+            self.used[slot] = (1.0, *outcome.cost)
         self._held.pop(slot, None)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
         self._late[slot] = outcome.timed_out
         self.missing -= 1
         return True
 
-    def hold(self, question: int, trial: int, cost: Cost, prompt_tokens: int = 0) -> None:
+    def hold(self, question: int, trial: int, cost: Cost) -> None:
         """Count what a trial has used whose category is told later."""
         slot = self.slots.slot(question, trial)
         if slot is not None and self._got[slot] == MISSING:
             self._held[slot] = cost
             if self.used is not None:
-                self.used[slot] = (1.0, *cost, prompt_tokens)
+                self.used[slot] = (1.0, *cost)
 
     def take_part(self, part: BatchPart) -> bool:
         """Store many outcomes of this batch: False where some had come before."""
@@ -189,7 +186,7 @@ class Batch:
             self._spent.add(cost, times)
         self._spent.seconds += round(seconds * PER_UNIT)
         if self.used is not None:
-            self.used = np.repeat([(1.0, *cost, 0.0) for cost in costs], over_questions(counts), axis=0)
+            self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
         self._counts, self.missing = counts, 0
 
     def take_time(self, seconds: float) -> None:
@@ -233,19 +230,12 @@ class Batch:
         before count as come: so it is the same whatever has come of the others.
         """
         end = max(self.open, min(opened, self.size))
-        if self.used is None or not self.is_open:
+        if self.used is None:
             return np.array(self.paid()), times * self.owed(end)
         owed = times * (self.owed(self.open) + end - self.open)
-        came = self.used[: self.open, :-1]
+        came = self.used[: self.open]
         came = np.where(self.promised > 0.0, np.minimum(came, self.promised), came)
         return came.sum(axis=0) + owed * self.promised, owed
-
-    def prompts(self) -> tuple[IntArray, FloatArray]:
-        """The question of each trial whose prompt was measured, and its tokens."""
-        if self.used is None:
-            return np.empty(0, np.int32), np.empty(0)
-        tokens = self.used[:, -1]
-        return self.slots.questions()[tokens > 0.0], tokens[tokens > 0.0]
 
     def asked_and_missing(self) -> int:
         """Trials that were asked for and have not come."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.types import NO_COST, Cost, PromptReserve
+from adaptive_eval.core.types import NO_COST, Cost
 from scorio.moments import CountArray, FloatArray, relative_weights, weighted
 
 
@@ -172,8 +172,6 @@ class Bench:
     """Models that are never asked: `prior_counts` has all that is known of them, some of every question."""
     recorded_ungraded: NDArray[np.int64] | None = None
     """(L, M): answers of recorded models that have no grade."""
-    prompts: tuple[PromptReserve, ...] = ()
-    """The part of the prompt in each `worst_cost`, which caps lower to what was measured; empty where nothing is."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=float))

@@ -42,38 +42,6 @@ class Cost(NamedTuple):
 
 
 NO_COST = Cost()
-PROMPT_MARGIN = 32
-"""Tokens by which a prompt may be longer than those that were measured let expect."""
-
-
-class MeasuredPrompts(NamedTuple):
-    """Tokens that a server has told of a model's prompts."""
-
-    questions: int = 0
-    """How many different prompts were measured."""
-    least: int = 2**31
-    most: int = 0
-
-
-class PromptReserve(NamedTuple):
-    """The part of a prompt in the most that a trial may cost; by default nothing is known of it."""
-
-    tokens: int = 0
-    longest: int = 0
-    """Tokens that the longest prompt may have without its chat template."""
-    usd: float = 0.0
-    """Of a token."""
-    questions: int = 0
-
-    def saving(self, seen: MeasuredPrompts) -> Cost:
-        """What need not be reserved once prompts were measured.
-
-        A template adds as much to every prompt, at most the shortest in all. The same prompt has as many tokens again.
-        """
-        template = min(self.tokens - self.longest, seen.least)
-        unseen = self.longest + template if seen.questions < self.questions else 0
-        saved = max(self.tokens - max(unseen, seen.most) - PROMPT_MARGIN, 0)
-        return Cost(saved, saved * self.usd)
 
 
 class Outcome(NamedTuple):
@@ -96,8 +64,6 @@ class Outcome(NamedTuple):
     """Nothing came within the time limit, at every attempt: an answer only beside as many real ones."""
     seconds: float = 0.0
     """How long the answer took; 0 where nobody knows."""
-    prompt_tokens: int = 0
-    """Tokens of its prompt; 0 where nobody knows."""
 
 
 class Cause(StrEnum):

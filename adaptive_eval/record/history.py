@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.pace import opening_of
-from adaptive_eval.config.planning import EarlierHorizon, KnownBefore, longest_prompts, plan_of
+from adaptive_eval.config.planning import EarlierHorizon, KnownBefore, longest_prompts, plan_of, worst_costs
 from adaptive_eval.config.prepare import PreparedRun, StoredSetup, prompts_of, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Plan
+from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError, RunChanged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import PriorOutcomes, kept_prior
@@ -111,8 +112,8 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
     recorded = kept_outcomes(config, events)
     _require_taken(config, recorded)
     known = known_before(config, roster, imported, kept_prior(config.prior_evidence, events), recorded)
-    sizes, capped = stored_prompt_sizes(setup, events), reader.capped_opening()
-    return plan_of(config, setup.questions, sizes, first, known, recorded_horizons(events), capped)
+    worst, capped = stored_worst_costs(setup, events), reader.capped_opening()
+    return plan_of(config, setup.questions, worst, first, known, recorded_horizons(events), capped)
 
 
 def _require_taken(config: RunConfig, recorded: Recorded) -> None:
@@ -124,8 +125,8 @@ def _require_taken(config: RunConfig, recorded: Recorded) -> None:
         )
 
 
-def stored_prompt_sizes(setup: StoredSetup, events: Sequence[Event]) -> tuple[int, ...]:
-    """The bytes of the longest prompt of each model of a stored run.
+def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...]:
+    """The most that one trial of each model of a stored run may cost.
 
     Prompts are rendered only where a cap on tokens or USD reserves them and no start has kept their lengths, as in a
     run of an earlier version, or in one that was only imported.
@@ -135,8 +136,8 @@ def stored_prompt_sizes(setup: StoredSetup, events: Sequence[Event]) -> tuple[in
         kept |= start.longest_prompts or {}
     sizes = tuple(kept.get(model.name, 0) for model in config.models)
     if not all(sizes) and (config.budget.tokens is not None or config.budget.usd is not None):
-        return longest_prompts(prompts_of(config, setup.questions))
-    return sizes
+        sizes = longest_prompts(prompts_of(config, setup.questions))
+    return worst_costs(config, setup.questions, sizes)
 
 
 def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:

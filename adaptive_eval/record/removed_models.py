@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-from adaptive_eval.config.planning import lost_cost, prompt_reserves, worst_costs
+from adaptive_eval.config.planning import lost_cost
 from adaptive_eval.config.prepare import setup_of
 from adaptive_eval.core.plan import SpentBefore
-from adaptive_eval.core.types import NO_COST, Cost, PromptReserve
-from adaptive_eval.record.history import stored_prompt_sizes
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.record.history import stored_worst_costs
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.store import (
     AnswersLost,
@@ -29,7 +29,6 @@ from adaptive_eval.store import (
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import (
     HeldServers,
-    Worst,
     cost_by_model,
     cost_of,
     lost_costs,
@@ -124,15 +123,14 @@ def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Itera
     """Cost of a model's answers that were lost, unwanted, or in flight when it was asked last."""
     yield from (cost_of(event) for event in never_stored(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
-        yield lost_costs(reader, {model: _worst(reader, events, model)})[model].times(count)
+        yield lost_costs(reader, {model: _worst_cost(reader, events, model)})[model].times(count)
 
 
-def _worst(reader: RunReader, events: Sequence[Event], model: str) -> Worst:
+def _worst_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
     header = reader.header()
     for body in reversed(reader.configurations()):
         setup = setup_of(replace(header, configuration=body))
         for number, one in enumerate(setup.config.models):
             if one.name == model:
-                about = setup.config, setup.questions, stored_prompt_sizes(setup, events)
-                return lost_cost(one, worst_costs(*about)[number]), prompt_reserves(*about)[number]
-    return NO_COST, PromptReserve()
+                return lost_cost(one, stored_worst_costs(setup, events)[number])
+    return NO_COST

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.config.other_answers import with_others
-from adaptive_eval.config.planning import EarlierHorizon, longest_prompts, plan_of
+from adaptive_eval.config.planning import EarlierHorizon, plan_of
 from adaptive_eval.config.prepare import (
     PreparedRun,
     begin_as,
@@ -169,6 +169,6 @@ def _planned(
     first, horizons, capped = held.first, held.horizons, held.capped
     if first is None and prior is None and not recorded and not horizons and capped is None:
         return prepared
-    config, longest = prepared.config, longest_prompts(prepared.prompts)
+    config, worst = prepared.config, prepared.plan.bench.worst_cost
     known = known_before(config, prepared.roster, held.imported, prior, recorded)
-    return replace(prepared, plan=plan_of(config, prepared.questions, longest, first, known, horizons, capped))
+    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons, capped))

@@ -156,7 +156,7 @@ class _Execution:
         async with opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere) as serving:
             grading = open_run_graders(prepared)
             try:
-                bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench).can_afford
+                bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
                 news = [*beginning.news, *await take_baseline(grading, store, bears)]
                 ended = await Session(prepared, store, serving, grading, watcher).carry_on(opened, news, interrupts)
             finally:

@@ -105,6 +105,5 @@ class VerdictLedger:
 
 def _in_flight(prepared: PreparedRun, reader: RunReader) -> Cost:
     """Worst cost of the requests that were in flight when an earlier start was killed."""
-    bench = prepared.plan.bench
-    each = zip(prepared.config.models, bench.worst_cost, bench.prompts, strict=True)
-    return entered_cost(reader, {model.name: (lost_cost(model, worst), prompt) for model, worst, prompt in each})
+    each = zip(prepared.config.models, prepared.plan.bench.worst_cost, strict=True)
+    return entered_cost(reader, {model.name: lost_cost(model, worst) for model, worst in each})

@@ -9,8 +9,6 @@ soon as it is noticed. A refusal or an error that a server reports costs nothing
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from adaptive_eval.core.types import Cost, PromptReserve
-from adaptive_eval.scheduler.state import RunState
 from adaptive_eval.scheduler.types import BEAT_SECONDS
 from adaptive_eval.store import (
     AnswersLost,
@@ -31,9 +29,9 @@ UNSAID_SECONDS = BEAT_SECONDS + 1.0
 class Ledger:
     """Entries of the requests that are sent, and losses of each model's servers."""
 
-    def __init__(self, state: RunState, reader: RunReader) -> None:
-        self._state, self._lanes, self._reader = state, state.lanes, reader
-        self._lost = [0] * len(state.lanes)
+    def __init__(self, lanes: Sequence[Lane], reader: RunReader) -> None:
+        self._lanes, self._reader = lanes, reader
+        self._lost = [0] * len(lanes)
         """Answers that the endpoint of each model had lost when it was asked last."""
 
     def entry(self, request: Request) -> SentRequest:
@@ -43,11 +41,9 @@ class Ledger:
     def new_losses(self) -> Iterator[AnswersLost]:
         """Answers that endpoints have lost since the last call."""
         before, self._lost = self._lost, [lane.endpoint.stats.lost for lane in self._lanes]
-        counts = enumerate(zip(self._lost, before, strict=True))
-        if lost := {model: now - then for model, (now, then) in counts if now > then}:
-            bounds = {self._lanes[model].name: (self._state.lost_cost(model), PromptReserve()) for model in lost}
-            costs = lost_costs(self._reader, bounds)
-            yield from _losses([(self._lanes[model], count) for model, count in lost.items()], costs, killed=False)
+        counts = zip(self._lanes, self._lost, before, strict=True)
+        if lost := [(lane, now - then) for lane, now, then in counts if now > then]:
+            yield from _losses(self._reader, lost, killed=False)
 
 
 def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -> Iterator[AnswersLost]:
@@ -57,14 +53,14 @@ def lose_entered(store: Store, lanes: Sequence[Lane], left: Mapping[str, int]) -
     """
     counts = store.reader.in_flight()
     lost = [(lane, max(0, counts[lane.name] - left.get(lane.name, 0))) for lane in lanes if counts.get(lane.name)]
-    costs = lost_costs(store.reader, {lane.name: lane.price.bound for lane, _ in lost})
-    for event in _losses(lost, costs, killed=True):
+    for event in _losses(store.reader, lost, killed=True):
         store.lose(event)
         if event.answers:
             yield event
 
 
-def _losses(lost: Sequence[tuple[Lane, int]], costs: Mapping[str, Cost], *, killed: bool) -> Iterator[AnswersLost]:
+def _losses(reader: RunReader, lost: Sequence[tuple[Lane, int]], *, killed: bool) -> Iterator[AnswersLost]:
+    costs = lost_costs(reader, {lane.name: lane.price.worst for lane, _ in lost})
     for lane, count in lost:
         yield AnswersLost(lane.name, count, *costs[lane.name].times(count), killed)
 

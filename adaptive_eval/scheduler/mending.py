@@ -162,7 +162,7 @@ class Mending:
     def _bears(self, more: Cost) -> bool:
         """Whether the caps bear this on top of all that was spent, for whichever model."""
         reader = self._store.reader
-        entered = entered_cost(reader, {name: lane.price.bound for name, lane in self._lanes.items()})
+        entered = entered_cost(reader, {name: lane.price.worst for name, lane in self._lanes.items()})
         return self._caps.can_afford(spent_in_all(reader).plus(entered).plus(more))
 
     def _write(self, batch: CommitBatch) -> None:

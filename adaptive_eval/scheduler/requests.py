@@ -63,7 +63,7 @@ class Requests:
     ) -> None:
         self._state, self._lanes, self._say = state, state.lanes, say
         self._grader, self._committer, self._guard = grader, journal.committer, guard
-        self._ledger = Ledger(state, journal.store.reader) if state.capped else None
+        self._ledger = Ledger(state.lanes, journal.store.reader) if state.capped else None
         """Where requests are booked before they are sent."""
         self.waiting = TrialQueues(state)
         self.slots = Slots(state.lanes, supply, journal.meter.times)

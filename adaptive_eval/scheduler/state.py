@@ -166,7 +166,7 @@ class RunState:
         elif not self.controller.has_issued(model, question, record.trial):
             self.fit.unplanned.add(place_of(record))
             self.controller.spend_outside_plan(1, record.cost)
-        self.controller.hold(model, question, record.trial, record.cost, record.answer.prompt_tokens)
+        self.controller.hold(model, question, record.trial, record.cost)
 
     def _apply_verdict(self, verdict: Regrade) -> None:
         """Take up the category of a stored answer: of a judge, or by thresholds that are fitted now."""
@@ -225,10 +225,6 @@ class RunState:
         if 0 < reserved < cost.tokens:
             why = BEYOND.format(cost.tokens, reserved)
             self._news.events += self.departures.set_aside(model, Lost(Cause.SERVER, why))
-
-    def lost_cost(self, model: int) -> Cost:
-        """What an answer counts as that is lost: no more than caps have reserved for it."""
-        return self.lanes[model].price.worst.plus(self.controller.saving(model).times(-1))
 
     # -- decisions ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from adaptive_eval.store.records import (
 OUTCOME_COLUMNS = (
     *("model", "question", "trial", "category", "tokens", "usd", "gpu_seconds", "flags", "digest", "size"),
     *("correct", "found", "completion_bpt", "completion_tokens", "latency", "awaits_thresholds", "awaits_verdict"),
-    "prompt_tokens",
 )
 """The columns of a trial without its texts."""
 JUDGE_USED = ("prompt_tokens", "completion_tokens", "usd", "gpu_seconds", "seconds")

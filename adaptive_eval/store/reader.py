@@ -8,7 +8,7 @@ from typing import Literal, Self, cast
 
 import numpy as np
 
-from adaptive_eval.core.types import Cost, MeasuredPrompts
+from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import queries, whereabouts
@@ -149,14 +149,6 @@ class RunReader:
         )
         return {name: Cost(*most) for name, *most in rows}
 
-    def measured_prompts(self) -> dict[str, MeasuredPrompts]:
-        """What stored answers tell of each model's prompts."""
-        rows = self._rows(
-            "SELECT name, count(DISTINCT question), min(prompt_tokens), max(prompt_tokens) FROM trials "
-            "JOIN models ON models.id = model WHERE prompt_tokens > 0 GROUP BY name"
-        )
-        return {name: MeasuredPrompts(*seen) for name, *seen in rows}
-
     def trial_count(self) -> int:
         """How many trials are stored."""
         known = self._ledger.kept_sums()
@@ -168,7 +160,7 @@ class RunReader:
         # by their places in OUTCOME_COLUMNS: there may be millions of these
         for (
             model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
-            completion_tokens, latency, awaits_thresholds, awaits_verdict, prompt_tokens,
+            completion_tokens, latency, awaits_thresholds, awaits_verdict,
         ) in self._stream(self._queries.outcomes):  # fmt: skip
             yield StoredOutcome(
                 model,
@@ -185,7 +177,6 @@ class RunReader:
                 latency,
                 bool(awaits_thresholds),
                 bool(awaits_verdict),
-                prompt_tokens,
             )
 
     def in_flight(self) -> dict[str, int]:

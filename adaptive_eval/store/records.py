@@ -48,7 +48,6 @@ class StoredOutcome(NamedTuple):
     """It gets its category when the thresholds of the rubric are fitted."""
     awaits_verdict: bool = False
     """Its grade is on its way, or was when the run ended."""
-    prompt_tokens: int = 0
 
     @property
     def timed_out(self) -> bool:
@@ -58,9 +57,7 @@ class StoredOutcome(NamedTuple):
     def as_outcome(self, model: int, question: int) -> Outcome:
         """The trial as the core takes it, with the core's numbers."""
         timed_out = bool(self.flags) and self.timed_out
-        return Outcome(
-            model, question, self.trial, self.category, self.cost, timed_out, self.seconds, self.prompt_tokens
-        )
+        return Outcome(model, question, self.trial, self.category, self.cost, timed_out, self.seconds)
 
 
 class TrialKey(NamedTuple):
@@ -190,7 +187,6 @@ class TrialRecord:
             total_bits(self.answer.completion_bpt, self.answer.completion_tokens),
             self.answer.latency,
             self.awaits_thresholds,
-            prompt_tokens=self.answer.prompt_tokens,
         )
 
 

@@ -5,7 +5,7 @@ from functools import reduce
 from typing import NamedTuple, Protocol
 
 from adaptive_eval.core.account import reserved_for
-from adaptive_eval.core.types import NO_COST, Cost, MeasuredPrompts, PromptReserve
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.events.answers import AnswersLost, AnswersUnwanted
 from adaptive_eval.store.events.beginnings import OpponentAnswered, PriorTaken
@@ -65,24 +65,16 @@ def never_stored(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]
     return [event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)]
 
 
-Worst = tuple[Cost, PromptReserve]
-"""The most that an answer may cost, and the part of its prompt in it."""
+def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cost]:
+    """What an answer of each model counts as that was lost, of which `worst` is the most that it may cost; where
+    nothing bounds that, by the largest that is stored."""
+    if not any(cost.is_unbounded for cost in worst.values()):
+        return worst
+    largest = reader.largest_costs()
+    return {model: reserved_for(cost, largest.get(model, NO_COST)) for model, cost in worst.items()}
 
 
-def lost_costs(reader: RunReader, worst: Mapping[str, Worst]) -> Mapping[str, Cost]:
-    """What an answer of each model counts as that was lost: the most that it may cost by the prompts that are stored;
-    where nothing bounds that, by the largest that is stored."""
-    largest = reader.largest_costs() if any(cost.is_unbounded for cost, _ in worst.values()) else {}
-    seen = reader.measured_prompts() if any(prompt.tokens for _, prompt in worst.values()) else {}
-    return {
-        model: reserved_for(cost, largest.get(model, NO_COST)).plus(
-            prompt.saving(seen.get(model, MeasuredPrompts())).times(-1)
-        )
-        for model, (cost, prompt) in worst.items()
-    }
-
-
-def entered_cost(reader: RunReader, worst: Mapping[str, Worst]) -> Cost:
+def entered_cost(reader: RunReader, worst: Mapping[str, Cost]) -> Cost:
     """The cost of all that is entered as sent, as if it was lost."""
     counts = reader.in_flight()
     each = lost_costs(reader, worst).items()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from adaptive_eval.core.types import NO_COST, Cost, PromptReserve
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
 from adaptive_eval.store import Event, Roster, Store
@@ -25,15 +25,8 @@ class TrialPrice:
     """The cost of an answer."""
     worst: Cost = NO_COST
     """The most that an answer may cost, and what it counts as when it was requested and lost."""
-    prompt: PromptReserve = PromptReserve()
-    """The part of the prompt in it."""
     gpus: float = 0.0
     """GPUs that are paid for while the servers are held."""
-
-    @property
-    def bound(self) -> tuple[Cost, PromptReserve]:
-        """The most that an answer may cost, and the part of the prompt in it."""
-        return self.worst, self.prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.pace import trials_in_words
 from adaptive_eval.config.planning import plan_of
 from adaptive_eval.config.prepare import prepare
+from adaptive_eval.core.types import NO_COST
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.words import decisions_in_words
 
@@ -43,7 +44,7 @@ def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
 
 def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
-    spacing = plan_of(config, prepare(config).questions, (0,) * 3).spacing
+    spacing = plan_of(config, prepare(config).questions, (NO_COST,) * 3).spacing
     assert spacing is not None and spacing.step == pytest.approx(2 * 100 / 2000)
     assert spacing.finest == pytest.approx(0.5 * 100 / 2000)
 
@@ -91,7 +92,7 @@ def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
     config = load_config(written(tmp_path))
     first = np.ones((3, 2000), dtype=int)
     with pytest.raises(ConfigError, match="there are trials already; remove it"):
-        plan_of(config, prepare(config).questions, (0,) * 3, first)
+        plan_of(config, prepare(config).questions, (NO_COST,) * 3, first)
 
 
 def test_words_are_those_of_blocks(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from adaptive_eval.core import Controller
 from adaptive_eval.core.plan import Plan, SpentBefore
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
-from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, MeasuredPrompts, PromptReserve
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asked import USED
@@ -54,12 +54,8 @@ from adaptive_eval.supply.types import Lane, Request, TrialPrice, trials_per_req
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(Question(f"q{number}", f"ask {number}", "right") for number in range(3))
-PROMPT_TOKENS, MAX_TOKENS, VERDICT_TOKENS = {"q0": 7, "q1": 4, "q2": 15}, 20, 9
-"""Of a prompt with its chat template."""
-LONGEST, TEMPLATE = 12, 60
-"""More tokens than the prompts and the template have."""
-PROMPT = PromptReserve(LONGEST + TEMPLATE, LONGEST, 0.0, len(QUESTIONS))
-WORST = PROMPT.tokens + MAX_TOKENS
+PROMPT_TOKENS, MAX_TOKENS, VERDICT_TOKENS = 3, 20, 9
+WORST = PROMPT_TOKENS + MAX_TOKENS
 AMPLE = 10**9
 WASTED_TOKENS = 2
 """Of a verdict, besides what its grade has used."""
@@ -108,7 +104,7 @@ class Setting(NamedTuple):
             Budget(),
             Budget(),
             Budget(tokens=AMPLE),
-            Budget(tokens=chance.randrange(300, 2500)),
+            Budget(tokens=chance.randrange(300, 1500)),
             Budget(trials=chance.randrange(9, 50)),
         ]
         return cls(
@@ -143,11 +139,6 @@ class Setting(NamedTuple):
     def worst(self) -> Cost:
         answer = Cost(tokens=WORST) if self.bounded or self.budget.tokens is None else Cost(usd=math.inf)
         return answer.plus(self.reserve or NO_COST)
-
-    @property
-    def prompt(self) -> PromptReserve:
-        """The part of the prompt in it."""
-        return PromptReserve() if self.worst.is_unbounded else PROMPT
 
 
 @dataclass
@@ -203,12 +194,6 @@ class Disk:
             largest[one.model] = max(one.cost, largest.get(one.model, NO_COST))
         return largest
 
-    def measured_prompts(self) -> dict[str, MeasuredPrompts]:
-        seen: dict[str, dict[str, int]] = {}
-        for one in self.rows.values():
-            seen.setdefault(one.model, {})[one.question] = one.answer.prompt_tokens
-        return {name: MeasuredPrompts(len(own), min(own.values()), max(own.values())) for name, own in seen.items()}
-
     def outcomes(self) -> Iterator[StoredOutcome]:
         return (one.outcome()._replace(awaits_verdict=one.awaits_verdict) for one in list(self.rows.values()))
 
@@ -237,17 +222,17 @@ class Disk:
         lost = sum(event.tokens for event in events_of_kind(self.log, AnswersLost))
         return sum(one.cost.tokens for one in self.rows.values()) + lost
 
-    def spent_on_others(self, models: Sequence[str], setting: Setting) -> SpentBefore:
+    def spent_on_others(self, models: Sequence[str], worst: Cost) -> SpentBefore:
         """What was spent on others than these."""
         rows = [one for one in self.rows.values() if one.model not in models]
         lost = [event.tokens for event in events_of_kind(self.log, AnswersLost) if event.model not in models]
-        entered = self.entered((model for model in self.asked_for if model not in models), setting)
+        entered = self.entered({model: worst for model in self.asked_for if model not in models})
         tokens = sum(one.cost.tokens for one in rows) + sum(lost) + entered
         return SpentBefore(len(rows), Cost(tokens=tokens))
 
-    def entered(self, models: Iterable[str], setting: Setting) -> int:
+    def entered(self, worst: Mapping[str, Cost]) -> int:
         """Tokens that are reserved for what is under way of these models."""
-        return entered_cost(self, dict.fromkeys(models, (setting.worst, setting.prompt))).tokens  # type: ignore[arg-type]
+        return entered_cost(self, worst).tokens  # type: ignore[arg-type]
 
 
 @dataclass
@@ -264,10 +249,10 @@ class Endpoints:
     def answer(self, model: str, question: str, trial: int) -> Answer:
         right = share_of(self.number, model, question, trial) < SKILLS[model]
         tokens = 5 + int(15 * share_of("tokens", self.number, model, question, trial))
-        self.generated += PROMPT_TOKENS[question] + tokens
+        self.generated += PROMPT_TOKENS + tokens
         self.answers += 1
         text = "right" if right else "wrong"
-        return Answer(text, "stop", trial, "here", 0.1, prompt_tokens=PROMPT_TOKENS[question], completion_tokens=tokens)
+        return Answer(text, "stop", trial, "here", 0.1, prompt_tokens=PROMPT_TOKENS, completion_tokens=tokens)
 
     def take_back(self, model: str, question: str, trial: int) -> None:
         """An answer was not generated after all."""
@@ -315,10 +300,10 @@ class Start:
         setting, names = self.setting, self.models
         self.questions = {question.id: question for question in QUESTIONS}
         self.lanes = [self._lane(name) for name in names]
-        weights, worst, prompts = WEIGHTS[setting.fitted], (setting.worst,) * len(names), (setting.prompt,) * len(names)
-        bench = Bench(len(names), len(QUESTIONS), weights, worst, prompts=prompts)  # type: ignore[arg-type]
+        weights, worst = WEIGHTS[setting.fitted], (setting.worst,) * len(names)
+        bench = Bench(len(names), len(QUESTIONS), weights, worst)  # type: ignore[arg-type]
         plan = Plan(bench, prior="uniform", trials=setting.trials, pace=setting.pace, budget=setting.budget)
-        self.controller = Controller(plan, outside_plan=self.disk.spent_on_others(names, setting))
+        self.controller = Controller(plan, outside_plan=self.disk.spent_on_others(names, setting.worst))
         self.section = SECTIONS[setting.fitted]
         self.rubric = kept_rubric(self.section, self.disk.events())
         roster = Roster.of(names, self.questions)
@@ -343,9 +328,7 @@ class Start:
             slots=self.setting.slots,
             samples_per_request=self.setting.samples,
             price=TrialPrice(
-                lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens),
-                self.setting.worst,
-                self.setting.prompt,
+                lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens), self.setting.worst
             ),
         )
 
@@ -411,7 +394,7 @@ class Start:
     def _grade_again(self, record: TrialRecord) -> None:
         reserved = self.setting.reserve or NO_COST
         if reserved.tokens:
-            under_way = self.disk.entered(self.models, self.setting)
+            under_way = self.disk.entered(dict.fromkeys(self.models, self.setting.worst))
             if not self.controller.can_afford(Cost(tokens=self.disk.spent() + under_way).plus(reserved)):
                 return
             self.disk.commit(CommitBatch(verdicts=[at_cost(record, reserved)]))
@@ -535,8 +518,7 @@ class Start:
             self._ask(request)
             return
         name = self.models[request.model]
-        bound = self.state.lost_cost(request.model), PromptReserve()
-        lost = lost_costs(self.disk, {name: bound})[name]  # type: ignore[arg-type]
+        lost = lost_costs(self.disk, {name: self.setting.worst})[name]  # type: ignore[arg-type]
         event = AnswersLost(name, request.size, request.size * lost.tokens)
         self.draft.events.append(event)
         self.state.apply(event)
@@ -622,7 +604,7 @@ class Start:
         """By what is on disk, whatever dies next: no cap is exceeded, and nothing generated is not counted."""
         disk, cap, budget = self.disk, self.setting.budget.tokens, self.setting.budget
         if self.setting.capped and not self.setting.worst.is_unbounded:
-            reserved = disk.entered(disk.asked_for, self.setting)
+            reserved = sum(disk.asked_for.values()) * self.setting.worst.tokens
             assert self.endpoints.generated <= disk.spent() + reserved, "something generated is not counted"
             assert cap is None or disk.spent() + reserved <= cap, "a cap is exceeded"
         assert budget.trials is None or len(disk.rows) <= budget.trials
