@@ -140,7 +140,11 @@ class Host(ServerHost):
             await self._vacate(before, tell)
         tell(server.launching(held.waited))
         began = time.monotonic()  # the one before has held the place until now
-        await server.start(tell, held.by)
+        try:
+            await server.start(tell, held.by)
+        except LaunchFailed:
+            tell(ServerReleased(server.spec.model, self._place))
+            raise
         self._loaded = server
         tell(server.launched(time.monotonic() - began))
 

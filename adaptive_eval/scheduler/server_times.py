@@ -1,18 +1,19 @@
 """Time for which each model holds its servers, busy or not: what a run on one's own GPUs pays.
 
-A server that the run starts is held from when it is started until it is stopped: a GPU that loads a model is nobody
-else's. The last of its seconds are those of the run, or of the site on a cluster that has kept it for the next start of
-a run that was killed. Where a model is served
-at several places at the same time, each of its servers counts. Servers of others are held, in each start of the run,
-from the first to the last request that was wanted of them: before and after that somebody else could have had them. For
-a model that is asked through a batch service nothing is held.
+A server that the run starts is held from when it is started until it is stopped, whether it ever comes up: a GPU that
+loads a model is nobody else's. The last of its seconds are those of the run, or of the site on a cluster that has kept
+it for the next start of a run that was killed. Where a model is served at several places at the same time, each of its
+servers counts. Servers of others are held, in each start of the run, from the first to the last request that was wanted
+of them: before and after that somebody else could have had them. For a model that is asked through a batch service
+nothing is held.
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
-from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, ServerReleased, SiteLost
+from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, ServerLaunching, ServerReleased, SiteLost
 from adaptive_eval.supply.types import Lane
 
 
@@ -42,11 +43,13 @@ class ServerTimes:
         """When the last answer came from servers of others that have no request now."""
 
     def hear(self, event: Event) -> None:
-        """A server of the run came up, or ended."""
+        """A server of the run is started, came up, or ended."""
         match event:
-            case ServerLaunched(model=name, on=place, without_head=before, seconds=start):
-                self._done[self._numbers[name]] += (before or 0.0) + start
+            case ServerLaunching(model=name, on=place):
                 self._begin(self._numbers[name], place)
+            case ServerLaunched(model=name, on=place, without_head=before, seconds=start):
+                self._done[self._numbers[name]] += before or 0.0
+                self._begin(self._numbers[name], place, start)
             case ServerDied(model=name, on=on) | ServerReleased(model=name, on=on) | SiteLost(model=name, on=on):
                 self._end(self._numbers[name], on)
 
@@ -92,8 +95,9 @@ class ServerTimes:
             bool(up) and model not in self._until,
         )
 
-    def _begin(self, model: int, place: str | None) -> None:
-        self._since.setdefault(model, {}).setdefault(place, self._clock())
+    def _begin(self, model: int, place: str | None, ago: float = 0.0) -> None:
+        up = self._since.setdefault(model, {})
+        up[place] = min(up.get(place, math.inf), self._clock() - ago)
 
     def _end(self, model: int, place: str | None) -> None:
         if (since := self._since.get(model, {}).pop(place, None)) is not None:

@@ -8,7 +8,7 @@ from fakes import SKILLS, Bed
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
 from adaptive_eval.scheduler.server_times import ServerTimes
-from adaptive_eval.store import HeldTime, RunReader, ServerDied, ServerLaunched, ServerReleased, Store
+from adaptive_eval.store import HeldTime, RunReader, ServerDied, ServerLaunched, ServerLaunching, ServerReleased, Store
 from adaptive_eval.supply.types import Lane
 
 
@@ -40,6 +40,20 @@ def test_the_time_that_a_server_takes_to_start_counts(bed: Bed) -> None:
         clock.now += 1.0
         times.hear(ServerReleased("ada"))
     assert times.held_times() == {"ada": HeldTime(202.0, 404.0)}
+
+
+def test_a_server_that_never_comes_up_is_held_while_it_loads(bed: Bed) -> None:
+    """Until it is given up, or the run is killed; the seconds of one that comes up count once."""
+    clock = Clock()
+    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock=clock)
+    for name in ("ada", "bob"):
+        times.hear(ServerLaunching(name))
+        clock.now += 60.0
+    times.hear(ServerReleased("ada"))
+    assert times.held_times() == {"ada": HeldTime(120.0, 240.0), "bob": HeldTime(60.0, 120.0, up=True)}
+    times.hear(ServerLaunched("bob", seconds=60.0))
+    clock.now += 1.0
+    assert times.held_times() == {"ada": HeldTime(120.0, 240.0), "bob": HeldTime(61.0, 122.0, up=True)}
 
 
 def test_a_server_of_the_run_is_held_until_it_is_stopped(bed: Bed) -> None:
