@@ -80,7 +80,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     header = RunHeader("run", {}, {}, {name: {} for name in NAMES}, {key: {} for key in sorted(KEYS)})
     one = Store.open(tmp_path, header).store
     ids = [batch_id(0, trial) for trial in range(3)] + [batch_id(1, trial) for trial in range(2)]
-    planned, taken = BatchPlanned("bob", "key", tuple(ids), 1.0), BatchTaken("bob", "key", "batch 1", 5, 2.0)
+    planned, taken = BatchPlanned("bob", "key", tuple(ids), 1.0), BatchTaken("bob", "key", "batch-1", 5, 2.0)
     answer = Answer("right", "stop", 0, "batch", 1.0)
     trials = [
         TrialRecord("bob", "q1", 0, 0, answer, 1),
@@ -104,7 +104,7 @@ def test_what_is_stored_is_left_out_of_the_batches_of_earlier_starts_graded_or_n
     supplies = opened()
     assert supplies.take_over(store, Roster.of(NAMES, KEYS)) == {"bob": 2}
     (batch,) = supplies.pending
-    assert (batch.model, batch.batch, batch.since) == ("bob", "batch 1", 2.0)
+    assert (batch.model, batch.batch, batch.since) == ("bob", "batch-1", 2.0)
     assert set(batch.requests) == {batch_id(0, 2), batch_id(1, 0)}
     assert [supplies.is_pending(model) for model in (ADA, BOB, CYD)] == [False, True, False]
     assert supplies.expected_wait(ADA) is None
