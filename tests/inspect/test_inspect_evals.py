@@ -93,7 +93,10 @@ TOKENS = {"agent_threat_bench_memory_poison": 58, "mind2web_sc": 29, "tau2_airli
 """Of a trial, by all models that it calls."""
 
 
-@pytest.mark.parametrize("task", TASKS)
+LONG = {"tau2_airline": pytest.mark.release}  # a minute for eight conversations of a word
+
+
+@pytest.mark.parametrize("task", [pytest.param(one, marks=LONG.get(one, ())) for one in TASKS])
 def test_a_task_of_the_package_is_asked_and_graded_by_the_seeds_of_its_trials(task: str, tmp_path: Path) -> None:
     settings = {
         "models": [{"name": name, "inspect": f"openai-api/own/{name}"} for name in SKILLS],
