@@ -110,9 +110,8 @@ class Ending:
         """All trials of the fixed design were there at the first look."""
         if self.results is None or len(self.results.looks) != 1:
             return False
-        asked = [row for row in self.results.models if row.recorded is None]
-        each = self.results.cost.fixed_trials / len(asked)
-        return all(row.trials >= each for row in asked if row.set_aside is None)
+        asked = [row for row in self.results.models if row.recorded is None and row.set_aside is None]
+        return all(row.trials >= self.results.fixed_each for row in asked)
 
     @property
     def gate(self) -> tuple[GateRow, ...]:
@@ -219,7 +218,7 @@ class Ending:
         cost, models = self.results.cost, self.results.models
         named = {name for pair in self._out_of_reach for name in (pair.better, pair.worse)}
         asked = [row for row in models if row.recorded is None]
-        each = horizon_grows * cost.fixed_trials / len(asked)
+        each = horizon_grows * self.results.fixed_each
         further = sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
         hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
         used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
@@ -284,12 +283,11 @@ class Ending:
             then = f"then: {shlex.join([*kept, *sets])}"
         told = " and ".join(f"{key} to {value:,.15g}" for key, value in wanted.items())
         if afresh:
-            other = (
-                f" with {max(recordings)}: its own error is the limit"
-                if recordings
-                else ": another raise would not decide the rest"
-            )
-            return f"begin anew ({AFRESH}){other}. {f'Set {told}, {then}' if told else f'T{then[1:]}'}"
+            why = ": another raise would not decide the rest"
+            if recordings:
+                why = f" with {max(recordings)}: its own error is the limit"
+            do = f"set {told}, {then}" if told else then
+            return f"begin anew ({AFRESH}){why}. {do[0].upper()}{do[1:]}"
         why = TWICE if all(needs) else "what all of the rest would need cannot be named"
         return f"raise {told} ({why}), {then}"
 

@@ -33,8 +33,7 @@ def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
     if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
         return None
     decisions = cast(Mapping[str, Mapping[str, Any]], results.decisions)
-    asked = sum(row.recorded is None for row in results.models)
-    questions = results.cost.fixed_trials / asked / decisions["trials"]["max"]
+    questions = results.fixed_each / decisions["trials"]["max"]
     tie = 0.0 if results.gate else (decisions["stopping"]["delta"] - abs(pair.difference)) / pair.sigma
     times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
     squares = [(row.sigma or 0.0) ** 2 for row in two]

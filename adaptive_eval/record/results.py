@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from adaptive_eval.record.question_rows import QuestionRow
 
 FORMAT = "adaptive-eval.results/2"
-"""Version 1 counted the looks from 0; `results_file` reads it too."""
+FROM_0_FORMAT = "adaptive-eval.results/1"
+"""The version that counted looks from 0; `results_file` reads it too."""
 UNJUDGED_FORMAT = "adaptive-eval.unjudged/1"
 
 
@@ -417,6 +418,11 @@ class Results:
     of the run first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
+
+    @property
+    def fixed_each(self) -> int:
+        """Trials of the fixed design of each model that is asked."""
+        return self.cost.fixed_trials // sum(row.recorded is None for row in self.models)
 
     def gate_pair(self, row: GateRow) -> PairRow:
         """The comparison that the gate's outcome for a model is of."""

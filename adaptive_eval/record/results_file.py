@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.files import read_whole, write_whole
 from adaptive_eval.record.question_rows import QuestionRows, WrittenRows
-from adaptive_eval.record.results import FORMAT, UNJUDGED_FORMAT, Results, Unjudged
+from adaptive_eval.record.results import FORMAT, FROM_0_FORMAT, UNJUDGED_FORMAT, Results, Unjudged
 
 RESULTS_FILE = "results.json"
 MOST_BYTES = 2**30
@@ -55,9 +55,9 @@ def _parse_file(data: bytes, rows: bool) -> Results:
 
 def _results(data: bytes) -> Results:
     found = _reader().validate_json(data)
-    before = found.format != FORMAT  # version 1, which counted looks from 0
-    looks = tuple(replace(one, look=one.look + before) for one in found.looks)
-    return replace(found, format=FORMAT, looks=looks)
+    if found.format != FROM_0_FORMAT:
+        return found
+    return replace(found, format=FORMAT, looks=tuple(replace(one, look=one.look + 1) for one in found.looks))
 
 
 @cache

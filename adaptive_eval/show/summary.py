@@ -106,7 +106,7 @@ def _from_to(numbers: Sequence[int]) -> str:
 
 def _drawn_from(results: Results) -> int:
     """Number of questions in a run that draws them: its rows of questions are not read for display."""
-    return results.cost.fixed_trials // len(results.models)
+    return results.fixed_each
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:

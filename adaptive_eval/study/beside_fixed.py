@@ -51,11 +51,11 @@ def store_beside_fixed(directory: Path) -> None:
     Raises `StoreError` where there is no run, it is damaged, or names a plug-in.
     """
     with opened_run(directory) as stored:
-        results, counts, found = stored.published(), stored.counts().cells.astype(np.int64), None
+        results, counts = stored.published(), stored.counts().cells.astype(np.int64)
         why_not = [f"{row.name} was set aside" for row in (results.models if results else ()) if row.set_aside]
         why_not += [] if results and results.run.status == "finished" else ["it is not finished"]
-        if not (why_not := [*why_not, *_why_not(stored.plan, counts)]):
-            found = beside_fixed(stored.plan, counts, stored.setup.config.stopping.confidence)
+        why_not += _why_not(stored.plan, counts)
+        found = None if why_not else beside_fixed(stored.plan, counts, stored.setup.config.stopping.confidence)
     if results is None or found is None:
         told = safe_line("; ".join(why_not), LONGEST)
         raise ConfigError(f"{directory} cannot be held against a fixed design: {told}. Leave --beside-fixed out")

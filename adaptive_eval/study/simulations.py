@@ -145,12 +145,13 @@ def simulate_all(
         budgets = _budgets(scenario, budget if capped is not None else Budget(trials=max(median, 1)), most)
         table = _table(scenario, budgets, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
-        work.progress.expect(few * sum(one not in work.runs for one in cells_to_fill))
-        table_worlds = _fill_table(work, cells_to_fill, few)
         margin, configured = scenario.plan(need).objective.margin, capped or need
-        equals = () if margin is None else (np.broadcast_to(one[margin.baseline], one.shape) for one in worlds[:end])
-        equal = [SimulationJob(at, world, configured, at < TIMED) for at, world in enumerate(equals)]
-        return Simulations(work.runs, need, capped, budgets, table, end, table_worlds, workers.simulate(equal))
+        alike = [] if margin is None else [np.broadcast_to(one[margin.baseline], one.shape) for one in worlds[:end]]
+        work.progress.expect(few * sum(one not in work.runs for one in cells_to_fill) + len(alike))
+        table_worlds = _fill_table(work, cells_to_fill, few)
+        equal = _Workload(workers, alike, work.progress)
+        equal.do(WantedRuns([configured], len(alike), timed=True))
+        return Simulations(work.runs, need, capped, budgets, table, end, table_worlds, equal.runs[configured])
 
 
 def _ends(worlds: int, first: int, step: int) -> list[int]:

@@ -151,6 +151,19 @@ def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_p
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(("version", "later"), [("1", 1), ("2", 0), ("3", 0)])
+def test_looks_are_counted_from_1_in_files_of_the_first_version_alone(
+    finished: tuple[Bed, Results], tmp_path: Path, version: str, later: int
+) -> None:
+    _, results = finished
+    written = replace(results, format=f"adaptive-eval.results/{version}")
+    write_results(tmp_path, written)
+    found = read_results(tmp_path)
+    assert found is not None
+    assert [one.look for one in found.looks] == [one.look + later for one in written.looks]
+    assert found.format == (FORMAT if later else written.format)
+
+
 def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:
     played = Played(tmp_path / "run", prepared(tmp_path))
     played.finish()
