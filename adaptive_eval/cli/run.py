@@ -33,7 +33,7 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Check everything, ask each server for one word, and say what would run; with --ray, on which places.",
+        help="Check everything, show two graded answers of each model, and say what would run; with --ray, where.",
     ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the run that is there; nothing is deleted.")]
