@@ -2,7 +2,8 @@
 
 command_of(launch, ...)        what is started for a model: pure
 ServerProcess, keeper          a process group that never outlives the run
-LaunchedServer                 one model's server: ready, started again when it dies, stopped; and its endpoint
+LaunchedServer                 one model's server: ready, started again when it dies, stopped
+ServedEndpoint                 a model over all places where its servers come and go
 Host                           models that share a GPU, one at a time
 ExclusivePlaces                which GPUs a run has for itself, among all runs on this machine
 """

@@ -1,13 +1,13 @@
-"""The endpoint of a model whose server comes and goes.
+"""The endpoint of a model whose servers come and go, at one place or at several.
 
-Each time the server is up it has a `ModelEndpoint` of its own, which is closed when the server has ended. What was in
-flight then is asked again, with the same seeds, as soon as the server is back; a server that is started again may take
-longer than the patience that servers of others get. Where that patience has ended with a server that still runs, it
-hangs, and is started again, too.
+While a server is up it has an endpoint of its own, which is closed when the server has ended. A request goes to the
+server that is up and has the fewest, and waits where none is. What was in flight when a server ended is asked again,
+with the same seeds, as soon as one is up: one that is started again may take longer than the patience that servers of
+others get. Where that patience has ended with a server that still runs, it hangs, and is started again, too.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from adaptive_eval.endpoints.time_limit import EndableBlock
@@ -15,133 +15,193 @@ from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats
 from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
 
 
-class LaunchedEndpoint:
-    """An `Endpoint` that waits while its server is away."""
+class ServerGone(Exception):
+    """A server has ended, or is out of reach: what it was asked is to be asked again."""
 
-    def __init__(self, open_: Callable[[], Endpoint]) -> None:
-        self._open = open_
-        self._current: Endpoint | None = None
+
+class ServedPlace:
+    """A place where a model's server comes and goes: whether it is up, and what it is asked."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a server is up, and when it is known that there will be none."""
+        self.endpoint: Endpoint | None = None
+        """That of the server, while it is up."""
+        self.gone: str | None = None
+        """Why no server comes up here by itself."""
+        self.expected = False
+        """A server is up, or will be again by itself."""
+        self.retired = False
+        """Nothing new is to go to the server if the model has another one; it answers what it has."""
+        self.begun = False
+        """A server was up here."""
+        self.in_flight = 0
+        self.answers = 0
+        """That have come from here."""
         self.silence: asyncio.Future[str]
         """Done when the server that is up has not answered for longer than it may, and why that is thought."""
-        self._changed = asyncio.Event()
-        """Set while there is a server, and when it is known that there will be none."""
-        self._ended = asyncio.Event()
-        """Set while there is none."""
-        self._gone: str | None = None
-        self._begun = False
-        self._retired = False
-        """Nothing new is to go to the server, which answers what it has."""
-        self._in_flight = 0
-        self._leases: set[EndableBlock] = set()
+        self._ended: asyncio.Event
+        """Set when the server that is up has ended."""
+        self._blocks: set[EndableBlock] = set()
+        """The requests in flight."""
         self._before = EndpointStats()
-        self._cut = 0
-        """Answers that were in flight when a server ended."""
 
-    def begin(self) -> None:
+    def begin(self, endpoint: Endpoint) -> None:
         """The server is up."""
-        if self._gone is not None:  # else it comes back for the answers that it owes
-            self._retired = False
-        self._current, self._gone, self._begun = self._open(), None, True
+        if self.gone is not None:  # else it comes back for the answers that it owes
+            self.retired = False
+        self.endpoint, self.gone, self.expected, self.begun = endpoint, None, True, True
         self.silence = asyncio.get_running_loop().create_future()
-        self._ended.clear()
-        self._changed.set()
+        self._ended = asyncio.Event()
+        self.changed()
+
+    def leave(self, *, comes_back: bool) -> Endpoint | None:
+        """The server is away: what is in flight is asked again. Gives the endpoint, to be closed."""
+        ended, self.endpoint = self.endpoint, None
+        if ended is not None:
+            self.expected = comes_back
+            self._ended.set()
+            self._before = replace(summed_stats([self._before, ended.stats]), in_flight=0, oldest=0.0, replicas=())
+            blocks, self._blocks = self._blocks, set()
+            for block in blocks:
+                block.end()
+            self.changed()
+        return ended
 
     async def end(self) -> None:
-        """The server is away: what is in flight waits until it is back."""
-        ended, self._current = self._current, None
-        if ended is None:
-            return
-        self._changed.clear()
-        self._ended.set()
-        self._before = replace(summed_stats([self._before, ended.stats]), in_flight=0, oldest=0.0, replicas=())
-        leases, self._leases = self._leases, set()
-        for lease in leases:
-            lease.end()
-        await ended.close()
+        """The server is away, and comes back by itself unless it is given up."""
+        if (ended := self.leave(comes_back=True)) is not None:
+            await ended.close()
 
     def give_up(self, reason: str) -> None:
-        """The server does not come back by itself: everyone who waits is told, and everyone who comes."""
-        self._gone = reason
-        self._changed.set()
-
-    def retire(self) -> None:
-        """Send nothing new to this server if the model has another one."""
-        self._retired = True
-
-    @property
-    def idle(self) -> bool:
-        """Whether no answer of this server is awaited."""
-        return not self._in_flight
+        """The server does not come back by itself: nobody is sent here any more."""
+        self.gone, self.expected = reason, False
+        self.changed()
 
     @property
     def up(self) -> bool:
-        """Whether its server can be asked now."""
-        return self._current is not None and not self._retired
+        """Whether the server can be asked now."""
+        return self.endpoint is not None and self.gone is None
 
     @property
-    def expected(self) -> bool:
-        """Whether its server can be asked, or will be again: it was started, and nobody has stopped it."""
-        return self._begun and self._gone is None
+    def stats(self) -> EndpointStats:
+        """The traffic so far; no replica while the server is away."""
+        return self._before if self.endpoint is None else summed_stats([self._before, self.endpoint.stats])
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer] | None:
+        """Sample while the server is up: None where it hung, and has ended; raises `ServerGone` where it ends before.
+
+        Raises `LaunchFailed` where it says itself that it is not started again.
+        """
+        endpoint, ended, silence = self.endpoint, self._ended, self.silence
+        assert endpoint is not None
+        self.in_flight += 1
+        try:
+            answers = await self._sample_while_up(endpoint, prompt, seeds, again)
+            self.answers += len(answers)
+            return answers
+        except Unavailable as error:
+            if not silence.done():
+                silence.set_result(str(error))
+            await ended.wait()
+            return None
+        except LaunchFailed as error:
+            if endpoint is self.endpoint:
+                self.leave(comes_back=False)
+                self.give_up(str(error))
+            raise
+        finally:
+            self.in_flight -= 1
+
+    async def _sample_while_up(
+        self, endpoint: Endpoint, prompt: Prompt, seeds: range, again: Again | None
+    ) -> list[Answer]:
+        block = EndableBlock()
+        try:
+            with block:
+                self._blocks.add(block)
+                return await endpoint.sample(prompt, seeds, again)
+        except TimeoutError:
+            if not block.ended:
+                raise
+            raise ServerGone from None
+        finally:
+            self._blocks.discard(block)
+
+
+class ServedEndpoint:
+    """An `Endpoint` over all places of a model's servers."""
+
+    def __init__(self, places: Sequence[ServedPlace] = ()) -> None:
+        self.places: list[ServedPlace] = []
+        self._changed = asyncio.Event()
+        self._lost = 0
+        """Answers that were in flight when a server ended."""
+        self.waiting = 0
+        """Requests that no server has."""
+        for place in places:
+            self.add(place)
+
+    def add(self, place: ServedPlace) -> None:
+        """One more place."""
+        place.changed = self._tell
+        self.places.append(place)
+
+    def expect_none(self) -> None:
+        """No server comes back by itself where it is away."""
+        for place in self.places:
+            place.expected = place.endpoint is not None
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
-        self._in_flight += 1
-        try:
-            return await self._sample_until_answered(prompt, seeds, again)
-        finally:
-            self._in_flight -= 1
-
-    async def _sample_until_answered(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
         while True:
-            endpoint = await self._wait_for_server()
+            place = await self._least_busy()
             try:
-                answers = await self._sample_while_up(endpoint, prompt, seeds, again)
-            except Unavailable as error:
-                if endpoint is self._current:
-                    if not self.silence.done():
-                        self.silence.set_result(str(error))
-                    await self._ended.wait()
+                answers = await place.sample(prompt, seeds, again)
+            except ServerGone:
+                self._lost += len(seeds)
+            except LaunchFailed:
+                if not any(one.up for one in self.places):
+                    self.expect_none()
+                    raise
             else:
                 if answers is not None:
                     return answers
-                self._cut += len(seeds)
             if again is not None and not await again():
                 raise NotAskedAgain("its server has ended, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
-        return await (await self._wait_for_server()).check()
+        place = await self._least_busy()
+        assert place.endpoint is not None
+        return await place.endpoint.check()
 
     async def close(self) -> None:
-        await self.end()
+        for place in self.places:
+            await place.end()
 
     @property
     def stats(self) -> EndpointStats:
-        """The traffic so far; no replica while the server is away."""
-        so_far = self._before if self._current is None else summed_stats([self._before, self._current.stats])
-        return replace(so_far, lost=so_far.lost + self._cut)
+        """The traffic at all places."""
+        together = summed_stats([place.stats for place in self.places])
+        return replace(together, lost=together.lost + self._lost)
 
-    async def _sample_while_up(
-        self, endpoint: Endpoint, prompt: Prompt, seeds: range, again: Again | None
-    ) -> list[Answer] | None:
-        """Sample while the server is up; None if it ends before."""
-        lease = EndableBlock()
+    async def _least_busy(self) -> ServedPlace:
+        """The place that has the fewest requests, as soon as one is up; raises `LaunchFailed` where none will be."""
+        self.waiting += 1
         try:
-            with lease:
-                self._leases.add(lease)
-                return await endpoint.sample(prompt, seeds, again)
-        except TimeoutError:
-            if not lease.ended:
-                raise
-            return None
+            while not (up := [place for place in self.places if place.up]):
+                gone = next((place.gone for place in self.places if place.gone is not None), None)
+                if gone is not None and not any(place.expected for place in self.places):
+                    raise LaunchFailed(gone)
+                await self._changed.wait()
         finally:
-            self._leases.discard(lease)
+            self.waiting -= 1
+        return min(up, key=lambda place: (place.retired, place.in_flight))
 
-    async def _wait_for_server(self) -> Endpoint:
-        """Wait until the server is up, and return its endpoint."""
-        while self._current is None:
-            if self._gone is not None:
-                raise LaunchFailed(self._gone)
-            await self._changed.wait()
-        return self._current
+    def _tell(self) -> None:
+        """Wake everyone who waits for a change."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

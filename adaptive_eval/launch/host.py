@@ -154,15 +154,15 @@ class Host(ServerHost):
     def retire(self, model: int) -> None:
         if self._loaded is self.servers[model]:
             self._loaded = None
-        self.servers[model].endpoint.retire()
+        self.servers[model].served.retired = True
 
     def idle(self, model: int) -> bool:
         """Whether no answer of its server is awaited here."""
-        return self.servers[model].endpoint.idle
+        return not self.servers[model].served.in_flight
 
     def leave(self, model: int, tell: OnEvent) -> Coroutine[Any, Any, None]:
         """Have the server of a retired model stopped, or asleep; from now on nobody is sent to it any more."""
-        self.servers[model].endpoint.give_up("its server was stopped")
+        self.servers[model].served.give_up("its server was stopped")
         return self._vacate(self.servers[model], tell)
 
     async def release(self, model: int, tell: OnEvent) -> None:
@@ -178,7 +178,7 @@ class Host(ServerHost):
             await self._vacate(self.servers[model], tell)
 
     def abandon(self, model: int, error: EndpointError) -> None:
-        self.servers[model].endpoint.give_up(str(error))
+        self.servers[model].served.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:
         """Serve nothing, and stop what sleeps."""

@@ -15,7 +15,7 @@ from adaptive_eval.endpoints.secrets import redacted
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.command import is_free
-from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.process import ServerLog, ServerProcess
 from adaptive_eval.launch.types import HOST
 from adaptive_eval.store import ServerDied, ServerLaunched, ServerLaunching
@@ -129,7 +129,7 @@ class ServerSpec:
 
 
 class LaunchedServer:
-    """One model's server, and the endpoint that goes with it.
+    """One model's server at one place.
 
     Its port is the next of `ports`, and the one after it wherever another program has begun to listen there.
     """
@@ -139,7 +139,7 @@ class LaunchedServer:
     ) -> None:
         self.spec = spec_at(next(ports))
         self._open = open_endpoint
-        self.endpoint = LaunchedEndpoint(lambda: open_endpoint(self.spec.root))
+        self.served = ServedPlace()
         self.version: str | None = None
         self._spec_at, self._ports = spec_at, ports
         self._log = ServerLog(self.spec.log, self.spec.secrets)
@@ -187,8 +187,8 @@ class LaunchedServer:
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.gather(self._watch, return_exceptions=True)
-            await self.endpoint.end()
-            self.endpoint.give_up(why)
+            await self.served.end()
+            self.served.give_up(why)
         except BaseException:
             if process is not None:
                 process.kill()
@@ -203,7 +203,7 @@ class LaunchedServer:
         if await self._post("/wake_up"):
             with suppress(LaunchFailed):
                 await wait_until_ready(self.spec.root, self.spec.health, process.ended, self.spec.timeout)
-                self.endpoint.begin()
+                self.served.begin(self._open(self.spec.root))
                 return process
         await process.stop(at_once=True)
         self._process = None
@@ -242,7 +242,7 @@ class LaunchedServer:
             else:
                 break
         self._process, self._was_up = process, True
-        self.endpoint.begin()
+        self.served.begin(self._open(self.spec.root))
         return process
 
     async def _started(self) -> ServerProcess:
@@ -278,7 +278,7 @@ class LaunchedServer:
     async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
         while True:
             reason = self._with_last_lines(await self._wait_for_end(process))
-            await self.endpoint.end()
+            await self.served.end()
             await process.stop()  # what it has left behind may hold the memory that the next one needs
             self._process = None
             began = time.monotonic()
@@ -287,7 +287,7 @@ class LaunchedServer:
 
     async def _wait_for_end(self, process: ServerProcess) -> str:
         """Description of how the server has ended, or why it has to."""
-        silence = self.endpoint.silence
+        silence = self.served.silence
         await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
         return process.ended.result() if process.ended.done() else f"does not answer any more: {silence.result()}"
 
@@ -321,6 +321,6 @@ class LaunchedServer:
     def _on_watch_end(self, task: asyncio.Task[None]) -> None:
         """Fail those who wait for a server whose watch has ended."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.endpoint.give_up(
+            self.served.give_up(
                 str(error) if isinstance(error, LaunchFailed) else f"watching its server failed: {error!r}"
             )

@@ -16,6 +16,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.launch.command import command_of
+from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import Host, holder_of_place
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.running.launched import require_no_cluster
@@ -124,7 +125,7 @@ async def _check_launched(host: Host, asked: set[int]) -> dict[int, Health]:
         asked.add(number)
         try:
             await host.load(number, lambda event: None)
-            found[number] = await server.endpoint.check()
+            found[number] = await ServedEndpoint([server.served]).check()
         except LaunchFailed as error:
             found[number] = Health((ReplicaHealth(server.spec.root, False, str(error)),))
     await host.unload()

@@ -1,6 +1,7 @@
 """The servers that a run starts on this machine, and the interface of those that are started elsewhere."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +17,8 @@ from adaptive_eval.endpoints.secrets import secrets_in
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import command_of, environment_of, free_ports
-from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
-from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.store import Store
 from adaptive_eval.supply.hosts import ServerHost
@@ -144,8 +144,8 @@ def file_name(name: str) -> str:
 
 def _endpoints_by_model(hosts: Sequence[Host]) -> dict[int, Endpoint]:
     """The endpoint of each launched model, which reaches its servers wherever they run."""
-    found: dict[int, list[LaunchedEndpoint]] = {}
+    found: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
     for host in hosts:
         for number, server in host.servers.items():
-            found.setdefault(number, []).append(server.endpoint)
-    return {number: one[0] if len(one) == 1 else PooledEndpoint(one) for number, one in found.items()}
+            found[number].add(server.served)
+    return dict(found)

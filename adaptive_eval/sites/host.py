@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from adaptive_eval.errors import EndpointError, LaunchFailed
+from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.server import RESTARTS
 from adaptive_eval.record.sites import place_words
 from adaptive_eval.sites.endpoint import SitesEndpoint
@@ -76,6 +77,8 @@ class SiteService:
     site_secrets: SiteSecrets
     material: SiteMaterial
     endpoint: SitesEndpoint
+    served: ServedPlace
+    """This site among those of the endpoint."""
 
     @property
     def name(self) -> str:
@@ -207,8 +210,10 @@ class SiteHost(ServerHost):
                 await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {begun.problem}")
         where = place_words(self._plan.site, self._node)
-        self._link = SiteLink(handle, service.setup.head, where, self._plan.silence, self._hear, self._lost)
-        service.endpoint.joined(self._plan.site, self._link)
+        number, silence = service.endpoint.number, self._plan.silence
+        self._link = SiteLink(handle, service.setup.head, number, where, silence, self._hear, self._lost)
+        service.endpoint.expect_none()  # what was lost with another site is asked here
+        service.served.begin(self._link)
 
     async def release(self, model: int, tell: OnEvent) -> None:
         """End the site, and give its place back."""
@@ -219,7 +224,9 @@ class SiteHost(ServerHost):
                 tell(ServerReleased(self._plan.services[model].name, self._plan.site))
 
     def abandon(self, model: int, error: EndpointError) -> None:
-        self._plan.services[model].endpoint.abandoned(self._plan.site, str(error))
+        served = self._plan.services[model].served
+        served.leave(comes_back=False)
+        served.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:
         """End the site, wherever it is."""
@@ -243,7 +250,7 @@ class SiteHost(ServerHost):
         """Ask nothing more of what it serves."""
         link, self._link = self._link, None
         if link is not None and self._serves is not None:
-            self._plan.services[self._serves].endpoint.left(self._plan.site)
+            self._plan.services[self._serves].served.leave(comes_back=False)
             await link.close()
 
     def _give_up(self) -> SiteHandle | None:
@@ -267,7 +274,7 @@ class SiteHost(ServerHost):
             return
         self._link = None
         self._in_vain[model] = 0 if link.answers else self._in_vain[model] + 1
-        self._plan.services[model].endpoint.lost(self._plan.site)
+        self._plan.services[model].served.leave(comes_back=True)
         self._tell_lost(model, reason)
         self._on_lost(self._hopeless(model, reason))
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaHealth
 from adaptive_eval.sites.messages import (
     FULL_MESSAGE,
     GATHERING_SECONDS,
@@ -85,20 +85,22 @@ class _Waiting(NamedTuple):
 
 
 class SiteLink:
-    """The requests that one site has, and what it tells."""
+    """An `Endpoint` of one site: the requests that it has, and what it tells."""
 
     def __init__(
         self,
         handle: SiteHandle,
         head: str,
+        number: Callable[[Prompt, range], tuple[int, int]],
         where: str,
         silence: float,
         happened: Callable[[Event], None],
         gone: Callable[["SiteLink", str], None],
     ) -> None:
-        """`where` is where its answers come from; `happened` hears what it tells of its server, `gone` that it does
-        not answer any more, and why: after `silence`, in seconds, among other things."""
-        self._handle, self._head, self._where, self._silence = handle, head, where, silence
+        """`number` gives the question that is put and its first trial, `where` is where its answers come from;
+        `happened` hears what it tells of its server, `gone` that it does not answer any more, and why: after `silence`,
+        in seconds, among other things."""
+        self._handle, self._head, self._number, self._where, self._silence = handle, head, number, where, silence
         self._happened, self._on_gone = happened, gone
         self._waiting: dict[int, _Waiting] = {}
         self._outbox = _Outbox(self._send)
@@ -120,19 +122,14 @@ class SiteLink:
     def stats(self) -> EndpointStats:
         """The traffic of its endpoint, as it was told last; its server is known by where it is."""
         replicas = tuple(replace(replica, url=self._where) for replica in self._stats.replicas)
-        return replace(self._stats, replicas=replicas)
+        return replace(self._stats, in_flight=self.in_flight, replicas=replicas)
 
-    @property
-    def asked(self) -> int:
-        """Requests that its server has, as it was told last."""
-        return sum(replica.in_flight for replica in self._stats.replicas)
-
-    async def sample(self, question: int, trial: int, seeds: range, again: Again | None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in their order; raises what the site's endpoint raises, and `SiteGone`."""
         if self._over:
             raise SiteGone("it is gone")
         waiting = _Waiting(asyncio.get_running_loop().create_future(), again)
-        number = self._outbox.request(question, trial, seeds)
+        number = self._outbox.request(*self._number(prompt, seeds), seeds)
         self._waiting[number] = waiting
         try:
             return await waiting.answers
@@ -142,6 +139,9 @@ class SiteLink:
             raise
         finally:
             self._waiting.pop(number, None)
+
+    async def check(self) -> Health:
+        return Health((ReplicaHealth(self._where, True, "it serves the model"),))
 
     async def close(self) -> None:
         """Hear and say nothing more; who still waits is told."""

@@ -15,6 +15,7 @@ from adaptive_eval.errors import EndpointError, GraderError, LaunchFailed, NotAs
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
+from adaptive_eval.launch.endpoint import ServerGone
 from adaptive_eval.launch.types import PoolConfig
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Event
@@ -27,7 +28,7 @@ BEAT_SECONDS = 1.0
 """A site that has nothing to tell says so as often."""
 
 
-class SiteGone(Exception):
+class SiteGone(ServerGone):
     """A site does not answer any more, and why that is thought; what it was asked is to be asked elsewhere."""
 
 

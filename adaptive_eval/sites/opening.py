@@ -14,6 +14,7 @@ from adaptive_eval.config.prepare import PreparedRun, seed_bases
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
 from adaptive_eval.running.launched import LOGS, OpenedHosts, file_name
 from adaptive_eval.sites.endpoint import SitesEndpoint
@@ -149,7 +150,7 @@ class SiteServices:
             if model.launch is None:
                 continue
             prompts = prepared.prompts[number]
-            self.endpoints[number] = SitesEndpoint(model.name, prompts, seed_bases(prepared, model))
+            self.endpoints[number] = SitesEndpoint(prompts, seed_bases(prepared, model))
             if id(prompts) not in materials:
                 materials[id(prompts)] = _site_inputs(prepared, number)
             material, material_mark = materials[id(prompts)]
@@ -173,7 +174,9 @@ class SiteServices:
                 folder=config.folder.resolve(),
                 logs=self._store.directory.resolve() / LOGS,
             )
-            services[number] = SiteService(setup, site_secrets, material, self.endpoints[number])
+            served = ServedPlace(place.site)
+            self.endpoints[number].add(served)
+            services[number] = SiteService(setup, site_secrets, material, self.endpoints[number], served)
         return services
 
 

@@ -23,6 +23,7 @@ from adaptive_eval.errors import AdaptiveEvalError, EndpointError, GraderError, 
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.launch.command import free_ports
+from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.questions.types import Question
@@ -60,6 +61,9 @@ class SiteWorker:
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))
         self._server: LaunchedServer | None = None
         """The one that is up."""
+        self._endpoint = ServedEndpoint()
+        self._lost_before = 0
+        """Answers that were lost before this head, or this turn of the model: they have been counted."""
         self._ports = free_ports()
         self._heard_at = time.monotonic()
         """When a head has said something last."""
@@ -93,7 +97,9 @@ class SiteWorker:
         try:
             await self._cancel_beginning()
             self._beginning = asyncio.create_task(self._begin(setup, site_secrets, material))
-            return await self._beginning
+            begun = await self._beginning
+            self._lost_before = self._endpoint.stats.lost
+            return begun
         except asyncio.CancelledError:
             raise SiteGone("it works for another start of the run, or is being ended") from None
 
@@ -117,7 +123,8 @@ class SiteWorker:
                     await asyncio.sleep(GATHERING_SECONDS)
         if self._setup is not setup or self._server is None:
             raise SiteGone("it works for another start of the run, or serves another model")
-        stats = self._server.endpoint.stats
+        stats = self._endpoint.stats
+        stats = replace(stats, lost=stats.lost - self._lost_before)
         news = SiteNews(tuple(self._replies), tuple(self._wanted), self._take_events(), stats)
         self._replies, self._wanted = [], []
         return news
@@ -177,6 +184,7 @@ class SiteWorker:
             self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
         self._server = self._servers[number]
+        self._endpoint = ServedEndpoint([self._server.served])
         await self._grade_with(material, setup, site_secrets)
         return SiteBegun(self._take_events())
 
@@ -213,7 +221,7 @@ class SiteWorker:
         prompt, question = self._material.prompts[request.question], self._material.questions[request.question]
         again = partial(self._is_repeat_allowed, request.number)
         try:
-            answers = await self._server.endpoint.sample(prompt, seeds, again)
+            answers = await self._endpoint.sample(prompt, seeds, again)
         except EndpointError as error:
             self._tell(SiteReply(request.number, error=encode_error(error)))
             return

@@ -21,7 +21,7 @@ from adaptive_eval.launch import command as command_module
 from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
 from adaptive_eval.launch.command import free_ports, is_free
-from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import RESTARTS, LaunchedServer, ServerSpec
 from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
@@ -81,6 +81,7 @@ class Bed:
             return ServerSpec("m", port, command, os.environ, folder, self.log, "/health", timeout, place, sleeps)
 
         self.server = LaunchedServer(spec_at, chain((port,), others), self._open)
+        self.endpoint = ServedEndpoint([self.server.served])
 
     def _open(self, root: str) -> Inner:
         self.opened.append(root)
@@ -162,7 +163,7 @@ async def test_a_folder_for_logs_that_cannot_be_made_is_told(tmp_path: Path, por
 async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_seeds(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port)
     await bed.start()
-    asked = [asyncio.create_task(bed.server.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
+    asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
     await until(lambda: len(bed.inners[0].asked) == 2)
     os.kill(bed.pid, signal.SIGKILL)
     await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
@@ -174,14 +175,14 @@ async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_se
     assert (died.kind, launched.kind) == (ServerDied.KIND, ServerLaunched.KIND)
     assert (died.restart, died.of) == (1, RESTARTS)
     assert died.reason.startswith("its server was killed by SIGKILL (log: ")
-    assert bed.server.endpoint.stats.requests == 4 and bed.server.endpoint.stats.errors == {"reset": 2}
+    assert bed.endpoint.stats.requests == 4 and bed.endpoint.stats.errors == {"reset": 2}
     await bed.server.stop()
 
 
 async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port)
     await bed.start()
-    asked = asyncio.create_task(bed.server.endpoint.sample(PROMPT, range(1)))
+    asked = asyncio.create_task(bed.endpoint.sample(PROMPT, range(1)))
     for start in range(RESTARTS + 1):
         await until(lambda start=start: len(bed.inners) > start and bed.inners[start].asked)
         os.kill(bed.pid, signal.SIGKILL)
@@ -193,46 +194,37 @@ async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: i
 
 
 async def test_what_the_endpoint_of_a_dead_server_says_last_is_no_word_on_the_next(tmp_path: Path) -> None:
-    inners: list[Inner] = []
-
-    def open_() -> Inner:
-        inners.append(Inner())
-        return inners[-1]
-
-    endpoint = LaunchedEndpoint(open_)
+    inners, place = [Inner(), Inner()], ServedPlace()
+    endpoint = ServedEndpoint([place])
     asked = asyncio.create_task(endpoint.sample(PROMPT, range(1)))
     await asyncio.sleep(0)
-    endpoint.begin()
+    place.begin(inners[0])
     await until(lambda: inners[0].asked)
     inners[0].error = Unavailable("no replica is left")
-    ended = asyncio.create_task(endpoint.end())
+    ended = asyncio.create_task(place.end())
     inners[0].answers.set()
     await ended
-    endpoint.begin()
+    place.begin(inners[1])
     await until(lambda: inners[1].asked)
-    assert not asked.done() and not endpoint.silence.done()
+    assert not asked.done() and not place.silence.done()
     inners[1].answers.set()
     assert len(await asked) == 1
 
 
 @pytest.mark.parametrize("leave", [True, False])
 async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_with_leave_only(leave: bool) -> None:
-    inners: list[Inner] = []
-
-    def open_() -> Inner:
-        inners.append(Inner())
-        return inners[-1]
+    inners, place = [Inner(), Inner()], ServedPlace()
 
     async def again() -> bool:
         assert endpoint.stats.lost == 3
         return leave
 
-    endpoint = LaunchedEndpoint(open_)
-    endpoint.begin()
+    endpoint = ServedEndpoint([place])
+    place.begin(inners[0])
     asked = asyncio.create_task(endpoint.sample(PROMPT, range(3), again))
     await until(lambda: inners[0].asked)
-    await endpoint.end()
-    endpoint.begin()
+    await place.end()
+    place.begin(inners[1])
     inners[1].answers.set()
     if leave:
         assert len(await asked) == 3
@@ -250,7 +242,7 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
     await bed.start()
     first = bed.pid
     os.kill(first, signal.SIGSTOP)
-    asked = [asyncio.create_task(bed.server.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
+    asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
     await until(lambda: len(bed.inners[0].asked) == 2)
     bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
     bed.inners[0].answers.set()
@@ -275,7 +267,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
     for model in (0, 1, 0, 1):
         await host.load(model, events.append)
     assert len(beds[0].inners) == len(beds[1].inners) == 2, "each was up twice"
-    assert not beds[0].server.endpoint.expected and beds[1].server.endpoint.up
+    assert not beds[0].server.served.expected and beds[1].server.served.up
     said = beds[0].log.read_text().splitlines()
     assert said.count("one") == said.count("two") == 1, "and started once"
     assert said.count("/sleep?level=1") == 3 and said.count("/wake_up") == 2
@@ -283,9 +275,9 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
     assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 3)]
     await host.rest(1, events.append)
     assert beds[0].log.read_text().splitlines().count("/sleep?level=1") == 4 and running(str(two_ports[1]))
-    assert events[-1].kind == ServerReleased.KIND and not beds[1].server.endpoint.expected
+    assert events[-1].kind == ServerReleased.KIND and not beds[1].server.served.expected
     await host.load(1, events.append)
-    assert beds[1].server.endpoint.up, "it was let rest, and is asked again"
+    assert beds[1].server.served.up, "it was let rest, and is asked again"
     await host.release(1, events.append)
     assert not running(str(two_ports[1])) and running(str(two_ports[0]))
     await host.unload()
@@ -305,7 +297,7 @@ async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
     if flaw == "killed":
         os.kill(first, signal.SIGKILL)
     await host.load(0, lambda event: None)
-    assert beds[0].pid != first and beds[0].server.endpoint.up
+    assert beds[0].pid != first and beds[0].server.served.up
     await host.unload()
     assert not any(running(str(port)) for port in two_ports)
 
@@ -321,7 +313,7 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     up = [ServerLaunching.KIND, ServerLaunched.KIND]
     assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 2)]
     assert {event.on for event in events} == {"gpu0"}
-    waiting = asyncio.create_task(beds[0].server.endpoint.sample(PROMPT, range(1)))
+    waiting = asyncio.create_task(beds[0].endpoint.sample(PROMPT, range(1)))
     await until(lambda: beds[0].inners[-1].asked)
     await host.load(1, events.append)
     with pytest.raises(LaunchFailed, match="its server was stopped"):

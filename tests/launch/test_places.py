@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from patient_time import HANGS, until
@@ -185,8 +186,8 @@ def host_of(folder: Path, port: int, places: ExclusivePlaces, *what: str) -> Hos
         HANGS,
         place="gpu0",
     )
-    host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda _: pytest.fail("nobody asks"))}, places)
-    host.servers[0].endpoint.begin = lambda: None  # type: ignore[method-assign]
+    host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda _: Mock())}, places)
+    host.servers[0].served.begin = lambda endpoint: None  # type: ignore[method-assign]
     return host
 
 

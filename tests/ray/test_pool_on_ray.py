@@ -163,12 +163,13 @@ def test_a_model_that_one_place_lacks_is_left_alone_there_and_served_at_the_othe
     bare = f"""
         (set -C; echo $RAY_RAYLET_PID > {site.folder}/bare) 2> /dev/null
         [ $(cat {site.folder}/bare) = $RAY_RAYLET_PID ] && set -- bare
-        exec {sys.executable} -S {SERVER} {{port}} "$@" {site.folder}
+        exec {sys.executable} -S {SERVER} {{port}} held=11 "$@" {site.folder}
     """
     models = [{"name": name, "launch": {"command": ["sh", "-c", bare], "timeout": HANGS}} for name in MODELS]
-    ended = site.run(written(site, models=models), "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    process = begun(site, written(site, models=models), raylets, 10)
+    until(lambda: len({one.on for one in events(site, ServerLaunched)}) == 2)
+    until(lambda: any("does not serve 'ada' but bob" in str(one) for one in events(site, ServersNoticed)))
+    go_on(site)
+    ended_well(process)
     assert Found.of(site.directory()) == at_home
-    launched, told = events(site, ServerLaunched), events(site, ServersNoticed)
-    assert len({one.on for one in launched if one.model == "ada"}) == 1 and len({one.on for one in launched}) == 2
-    assert any("does not serve 'ada' but bob" in str(one) for one in told), ended.output
+    assert len({one.on for one in events(site, ServerLaunched) if one.model == "ada"}) == 1

@@ -27,9 +27,20 @@ async def test_it_counts_from_the_last_word_of_the_head_before() -> None:
     assert again.without_head is None, "its head has counted it"
 
 
+async def test_answers_that_were_lost_before_it_began_are_not_told_again() -> None:
+    worker: Any = SiteWorker()
+    worker._server = SimpleNamespace(launched=lambda seconds: ServerLaunched("ada", seconds=seconds))
+    worker._setup = SimpleNamespace(mark="what it serves", head="killed")
+    worker._endpoint = SimpleNamespace(stats=EndpointStats(lost=3))
+    await worker.begin(SimpleNamespace(mark="what it serves", head="next"), None, None)
+    worker._endpoint.stats = EndpointStats(lost=5)
+    worker._tell(SiteReply(0, ()))
+    assert (await worker.news("next", SiteOrder())).stats.lost == 2
+
+
 async def test_answers_of_a_moment_travel_together() -> None:
     worker: Any = SiteWorker()
-    worker._server = SimpleNamespace(endpoint=SimpleNamespace(stats=EndpointStats()))
+    worker._server = SimpleNamespace()
     worker._setup = SimpleNamespace(head="head")
     replies = [SiteReply(number, ()) for number in range(2)]
     for reply in replies:
@@ -41,7 +52,7 @@ async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.M
     """Else each message to a site would leave one behind that waits for a heartbeat."""
     monkeypatch.setattr("adaptive_eval.sites.worker.BEAT_SECONDS", HANGS)
     worker: Any = SiteWorker()
-    worker._server = SimpleNamespace(endpoint=SimpleNamespace(stats=EndpointStats()))
+    worker._server = SimpleNamespace()
     worker._setup = SimpleNamespace(head="head")
     waits = asyncio.create_task(worker.news("head", SiteOrder()))
     await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats, SiteStats
+from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
@@ -54,14 +55,17 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def test_requests_and_answers_are_counted_where_they_are() -> None:
-    endpoint = SitesEndpoint("ada", [PROMPT], lambda question: 0)
+    endpoint = SitesEndpoint([PROMPT], lambda question: 0)
     asked = [asyncio.create_task(endpoint.sample(PROMPT, range(at, at + 1))) for at in range(3)]
     await until(lambda: endpoint.stats.waiting == 3)
     assert endpoint.stats.sites == ()
 
     site = PatientSite()
-    link = SiteLink(site, "head", "site 1 on gpu-07", HANGS, lambda event: None, lambda link, reason: None)
-    endpoint.joined("site 1", link)
+    place = ServedPlace("site 1")
+    endpoint.add(place)
+    said = lambda event: None, lambda link, reason: None
+    link = SiteLink(site, "head", endpoint.number, "site 1 on gpu-07", HANGS, *said)
+    place.begin(link)
     await until(lambda: len(site.requests) == 3)
     assert site.orders == 1, "they travel together"
     assert endpoint.stats.waiting == 0
@@ -69,7 +73,7 @@ async def test_requests_and_answers_are_counted_where_they_are() -> None:
 
     inside = EndpointStats(replicas=(ReplicaStats("http://127.0.0.1:8000/v1", True, 2, 16),))
     site.told.put_nowait(SiteNews(stats=inside))
-    await until(lambda: link.asked == 2)
+    await until(lambda: link.stats.replicas)
     assert endpoint.stats.sites == (SiteStats("site 1", in_flight=3, queued=1, answers=0),)
     (replica,) = endpoint.stats.replicas
     assert replica == ReplicaStats("site 1 on gpu-07", True, 2, 16), "servers of several nodes have one address"
@@ -81,7 +85,7 @@ async def test_requests_and_answers_are_counted_where_they_are() -> None:
     await until(lambda: link.in_flight == 2)
     assert endpoint.stats.sites == (SiteStats("site 1", in_flight=2, queued=0, answers=1),)
 
-    endpoint.left("site 1")
+    place.leave(comes_back=False)
     assert endpoint.stats.sites == (SiteStats("site 1", in_flight=0, queued=0, answers=1),), "what came has come"
     await link.close()
     for task in asked:

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from adaptive_eval.core.settings import Pace
 from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.pooled import PooledEndpoint
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
@@ -375,10 +373,7 @@ class RoomyPlace:
     def __init__(self, name: str, bed: Bed, fits: Fits, *, small: bool = False) -> None:
         """`small`: nothing starts beside another one, whatever `fits` says."""
         self.name, self.fits, self.small = name, fits, small
-        self.endpoints = {
-            model: LaunchedEndpoint(partial(FakeEndpoint, who, skill, delay=0.004))
-            for model, (who, skill) in enumerate(SKILLS.items())
-        }
+        self.served = [ServedPlace() for _ in SKILLS]
         self.loaded: int | None = None
         self.leaving: int | None = None
         self.loads: list[int] = []
@@ -394,7 +389,7 @@ class RoomyPlace:
         raise AssertionError("it is there")
 
     def abandon(self, model: int, error: BaseException) -> None:
-        self.endpoints[model].give_up(str(error))
+        self.served[model].give_up(str(error))
 
     async def load(self, model: int, tell: Callable[[Event], None]) -> None:
         before, self.loaded = self.loaded, None
@@ -408,7 +403,7 @@ class RoomyPlace:
         if beside and self.small:
             raise LaunchFailed("its server exited with status 1 before it was ready: out of memory")
         self.loaded = model
-        self.endpoints[model].begin()
+        self.served[model].begin(FakeEndpoint(*list(SKILLS.items())[model], delay=0.004))
         tell(ServerLaunched(model=list(SKILLS)[model], on=self.name))
 
     async def release(self, model: int, tell: Callable[[Event], None]) -> None:
@@ -422,14 +417,14 @@ class RoomyPlace:
     def retire(self, model: int) -> None:
         assert self.loaded == model and self.leaving is None
         self.loaded, self.leaving = None, model
-        self.endpoints[model].retire()
+        self.served[model].retired = True
 
     def idle(self, model: int) -> bool:
-        return self.endpoints[model].idle
+        return not self.served[model].in_flight
 
     def leave(self, model: int, tell: Callable[[Event], None]) -> Coroutine[Any, Any, None]:
         assert self.leaving == model
-        self.endpoints[model].give_up("its server was stopped")
+        self.served[model].give_up("its server was stopped")
         return self._left(model, tell)
 
     async def _left(self, model: int, tell: Callable[[Event], None]) -> None:
@@ -439,8 +434,8 @@ class RoomyPlace:
 
     async def _stop(self, model: int, tell: Callable[[Event], None]) -> None:
         assert self.idle(model), "a server in use was stopped"
-        await self.endpoints[model].end()
-        self.endpoints[model].give_up("its server was stopped")
+        await self.served[model].end()
+        self.served[model].give_up("its server was stopped")
         await self._moment()
         tell(ServerReleased(model=list(SKILLS)[model], on=self.name))
 
@@ -453,7 +448,7 @@ def roomy_pool(
 ) -> list[RoomyPlace]:
     bed.hosts = hosts = [RoomyPlace(f"gpu{number}", bed, fits, small=small) for number in range(places)]
     for model, name in enumerate(SKILLS):
-        bed.endpoints[name] = PooledEndpoint([host.endpoints[model] for host in hosts])  # type: ignore[assignment]
+        bed.endpoints[name] = ServedEndpoint([host.served[model] for host in hosts])  # type: ignore[assignment]
     return hosts
 
 
