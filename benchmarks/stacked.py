@@ -10,6 +10,7 @@ from scenarios import Scenario
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, StackMember, SummedTapes
 from adaptive_eval.core.types import Verdict
 from scorio.moments import IntArray
@@ -66,7 +67,9 @@ def replay_stacked(scenario: Scenario, setup: str, runs: int, **choices: Any) ->
 
 
 def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
-    """Seeded replays of a plan that can stand side by side."""
+    """Seeded replays of a plan that can stand side by side; raises `ValueError` for any other."""
+    if not can_stand_side_by_side(plan):
+        raise ValueError(f"{plan.deciding_rule} or {plan.judging} needs a controller for each run")
     models, questions, _ = scenario.world.p.shape
     at_once = max(MOST_CELLS // (models * questions), 1)
     played: list[Played] = []
