@@ -19,6 +19,7 @@ from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import ending_of
@@ -37,6 +38,7 @@ from adaptive_eval.record.sites import SiteView, site_views
 from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.stored_sums import StoredSums
 from adaptive_eval.record.thresholds import frozen_words
+from adaptive_eval.record.transcripts import TranscriptEnd, transcript_ends
 from adaptive_eval.record.words import (
     DecisionsInWords,
     ObjectiveView,
@@ -197,6 +199,8 @@ class RunView:
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: str = ""
     """The finding in a sentence; "" before the first look, and until the view is made for a page."""
+    transcripts: tuple[TranscriptEnd, ...] = ()
+    """Of each log of Inspect the last message of its latest sample; empty as `judge`."""
     counted: str | None = None
     """The answers that the scores are of, in a sentence, where it is not all that were asked."""
     verdicts: tuple[str, ...] = ()
@@ -241,7 +245,13 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
         orders = order_effect(stored.reader, stored.setup.config, results.models)
-        view = replace(view, judge=judge, orders=orders, labelled=labels)
+        latest = [
+            stored.reader.latest_from(one.model, one.replica)
+            for one in view.traffic
+            if one.replica.startswith(f"{INSPECT_LOGS}/")
+        ]
+        ends = tuple(transcript_ends(directory, latest)) if latest else ()
+        view = replace(view, judge=judge, orders=orders, labelled=labels, transcripts=ends)
         if stored.is_large and not whole:
             return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
         return replace(view, relabelled=relabelled(stored), pairings=pairings(stored, results.pairs))

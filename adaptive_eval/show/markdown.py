@@ -444,8 +444,9 @@ def _how(view: RunView) -> Iterator[str]:
 
 def _transcripts(view: RunView) -> Iterator[str]:
     """Where Inspect's logs are: one of each model for each start."""
+    last = {end.log: end.text if end.role is None else f"{end.role}: {end.text}" for end in view.transcripts}
     rows = [
-        [markdown_cell(one.model), _log_link(one.replica), count(one.trials)]
+        [markdown_cell(one.model), _log_link(one.replica), count(one.trials), markdown_cell(last.get(one.replica, ""))]
         for one in view.traffic
         if one.replica.startswith(f"{INSPECT_LOGS}/")
     ]
@@ -455,7 +456,7 @@ def _transcripts(view: RunView) -> Iterator[str]:
             "Inspect has them in its own logs, one of each model for each start of the run. In the run's directory, "
             f"`inspect view --log-dir {INSPECT_LOGS}` shows them."
         )
-        yield markdown_table(["model", "log", "trials"], rows, left=2)
+        yield markdown_table(["model", "log", "trials", "last message of its latest sample"], rows, left=2, last=True)
 
 
 def _log_link(log: str) -> str:

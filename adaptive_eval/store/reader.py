@@ -240,6 +240,11 @@ class RunReader:
         condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
         yield from map(self._record, self._rows(self._queries.trials + condition, model, question, after))
 
+    def latest_from(self, model: str, replica: str) -> TrialRecord:
+        """The trial of a model that was committed last from one of its replicas."""
+        condition = "WHERE models.name = ? AND replica = ? ORDER BY trials.id DESC LIMIT 1"
+        return self._record(next(iter(self._rows(self._queries.trials + condition, model, replica))))
+
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """Sums over the trials after the one with this number, by model and replica."""
         known = None if after else self._ledger.kept_sums()

@@ -259,10 +259,10 @@ function answer(view, trial, end) {
 }
 
 /** The last message of a transcript, or why it is not there. @param {TranscriptEnd | string} end */
-function transcriptEnd(end) {
+export function transcriptEnd(end) {
   if (typeof end === "string") return h("p", { class: "quiet", role: "status" }, plain(end, 400));
-  const { role, sample, text } = end;
-  const where = `sample ${plain(sample, 200)}`;
+  const { log, role, sample, text } = end;
+  const where = `sample ${plain(sample, 200)} in ${plain(log, 200)}`;
   if (role === null) return h("p", { class: "note transcript" }, `${plain(text, 600)} It is ${where}.`);
   return h(
     "section",

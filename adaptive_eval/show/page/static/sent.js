@@ -20,6 +20,7 @@
  * @property {number | null} trials_to_go
  * @property {Spending[]} spending
  * @property {ReplicaTraffic[]} traffic
+ * @property {TranscriptEnd[]} transcripts
  * @property {EventView[]} events
  * @property {number} elapsed
  * @property {string | null} error

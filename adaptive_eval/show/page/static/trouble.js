@@ -1,5 +1,6 @@
 // What went wrong: answers worth a note, requests that were repeated, and everything that happened to the run.
 
+import { transcriptEnd } from "./dialog.js";
 import { h } from "./dom.js";
 import { region, table } from "./parts.js";
 import { INSPECT_LOGS } from "./sent.js";
@@ -151,7 +152,7 @@ function traffic(state) {
     ]),
     2,
   );
-  return [told, rows];
+  return [told, rows, view.transcripts.map((end) => transcriptEnd(end))];
 }
 
 /** Where a report in the run's directory finds a log; null elsewhere. @param {string} log */
