@@ -209,7 +209,7 @@ class Books:
         regraded = _select(self.directory, "SELECT at, body FROM events WHERE kind = 'regraded'")
         newest = "SELECT max(at) FROM looks WHERE configuration = (SELECT max(id) FROM configurations)"
         ((last,),) = _select(self.directory, newest)
-        return any(last is not None and at > last and json.loads(body)["changed"] for at, body in regraded)
+        return any(last is not None and at > last and json.loads(body).get("changed") for at, body in regraded)
 
     def check_the_end(self) -> None:
         """The last look follows from the trials: scores are means of means, and the order is theirs."""
