@@ -154,7 +154,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "server_time": Term(
         "Server time",
-        "For how long servers were held, busy or not. A server that the run has started counts from when it was ready "
+        "For how long servers were held, busy or not. A server that the run has started counts from its start "
         "until it was stopped; any other from the first to the last request of each start of the run. GPU hours of "
         "requests are the part of it in which answers were in the making.",
     ),
