@@ -21,6 +21,7 @@ from adaptive_eval.questions import repeated_questions
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
@@ -136,7 +137,8 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     categories = zip(prepared.rubric.names, bench.weights, strict=True)
     yield f"rubric    {', '.join(f'{safe_line(name)} {weight:g}' for name, weight in categories)}"
     stopping = config.stopping
-    yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {stopping.delta:g}"
+    delta = Scale.of(prepared.rubric.weights).points(stopping.delta)
+    yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {delta}"
     if (promised := promise_in_short(config.stated())) is not None:
         yield f"promise   {promised}"
     yield f"policy    {config.trials.policy}"

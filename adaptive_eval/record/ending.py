@@ -228,7 +228,7 @@ class Ending:
 
     def next_step(self, run: str) -> str:
         """What to do next in one line, as `next_steps`."""
-        return f"Next: {'; '.join(self.next_steps(None, run))}."
+        return f"Next: {'; '.join(self.next_steps(None, run))}"
 
     def next_steps(self, command: str | None, run: str) -> Iterator[str]:
         """What to do next, a line each: `command` continues the run in the directory `run`, if it is known there."""

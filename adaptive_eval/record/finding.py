@@ -110,10 +110,10 @@ def model_verdicts(found: Judged) -> tuple[str, ...]:
 def counted_sentence(results: Results) -> str | None:
     """Which answers the scores are of, where more were asked than looks have judged; None elsewhere."""
     judged = results.looks[-1].trials if results.looks else 0
-    if results.run.status == "running":
-        return f"Scores are of the {judged:,} answers judged so far."
     asked, trials = [row for row in results.models if row.recorded is None], results.decisions.get("trials")
     ahead = sum(row.trials for row in asked) - judged
+    if results.run.status == "running" and ahead <= 0:  # else it is about to end
+        return f"Scores are of the {judged:,} answers judged so far."
     told = [f"Scores include {several(ahead, 'answer')} asked ahead of the last look."] if ahead > 0 < judged else []
     held = isinstance(trials, Mapping) and trials.get("favour") == "time" and trials.get("seeds") != "coupled"
     left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)

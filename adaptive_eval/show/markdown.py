@@ -130,8 +130,9 @@ def pull_request(view: RunView) -> str:
     if (promised := promise_of(results)) is not None:
         told.append(f"Promise: {promised}.")
     if results.warnings:
-        first = markdown_cell(results.warnings[0].text, 300)
-        told.append(f"{several(len(results.warnings), 'warning')} in the report, the first: {first}")
+        first = results.warnings[0]
+        text = markdown_cell(first.text if first.model is None else f"{first.model}: {first.text}", 300)
+        told.append(f"{several(len(results.warnings), 'warning')} in the report, the first: {text}")
     return "\n\n".join(told) + "\n"
 
 

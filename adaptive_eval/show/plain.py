@@ -121,9 +121,9 @@ class PlainDisplay:
             states = status.states if status.gate else count_states(one.verdict for one in look.comparisons)
             if not self._is_news(look, states):
                 continue
+            first = "" if status.gate else f"{self._leaders(look)}; "
             self._print(
-                f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; "
-                f"{self._leaders(look)}; "
+                f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; {first}"
                 f"{duration(status.elapsed)}{left}"
             )
 

@@ -21,7 +21,7 @@ from adaptive_eval.record.finding import (
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.recording_need import recording_need
-from adaptive_eval.record.results import BatchRow, GradingCost, OtherCostRow, PairRow, Results, WastedCost
+from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import draws_questions, promise_of
@@ -218,12 +218,18 @@ def _fixed_share(trials: int, fixed: int) -> str:
 
 
 def _warnings(results: Results) -> Iterator[str]:
-    for warning in results.warnings[:SHOWN_WARNINGS]:
+    """What is as frequent in the answers of several models is one warning."""
+    alike: dict[tuple[str, str], list[Caution]] = {}
+    for warning in results.warnings:
+        same = warning.text.partition(" of its answers ")[2] or f"{warning.model}: {warning.text}"
+        alike.setdefault((warning.kind, same), []).append(warning)
+    for warning, *others in list(alike.values())[:SHOWN_WARNINGS]:
         subject = "" if warning.model is None else f"{safe_name(warning.model, WIDEST_NAME)}: "
         text = shorten(safe_line(warning.text, LONGEST_REASON), LONGEST_WARNING, placeholder=" …")
-        yield f"warning   {subject}{text}"
-    if len(results.warnings) > SHOWN_WARNINGS:
-        yield f"          and {len(results.warnings) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"
+        more = f" (and so of {several(len(others), 'more model')})" if others else ""
+        yield f"warning   {subject}{text}{more}"
+    if len(alike) > SHOWN_WARNINGS:
+        yield f"          and {len(alike) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"
 
 
 # -- costs and pending batches, for every display ---------------------------------------------------------------------

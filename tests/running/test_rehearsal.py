@@ -23,9 +23,10 @@ from adaptive_eval.store.database import DATABASE_FILE
 
 
 def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
-    config = site.write(budget={"tokens": 100_000})
+    config = site.write(budget={"tokens": 100_000}, stopping={"delta": 0.02})
     told = site.run(config, "--dry-run")
     assert told.exit_code == ExitCode.REACHED, told.stderr
+    assert "at confidence 0.95, delta 2 points\n" in told.stdout
     for name in MODELS:
         assert f"ok    {name}" in told.stdout
     assert "3 models, 8 questions, objective ranking, " in told.stdout

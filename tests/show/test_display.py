@@ -142,6 +142,21 @@ def test_a_warning_is_cut_between_words() -> None:
     assert last == "…" and whole == words[: len(whole)] and len(whole) > 40
 
 
+def test_what_is_as_frequent_in_the_answers_of_several_models_is_one_warning() -> None:
+    found = ten_models()
+    cut = [
+        Caution("truncated", row.name, f"{9 + at}.0% of its answers ended at max_tokens")
+        for at, row in enumerate(found.models)
+    ]
+    away = [Caution("set_aside", name, "it is set aside") for name in ("ada", "bob")]
+    told = [line for line in findings(replace(found, warnings=(*cut, *away)), None, None) if line.startswith("warning")]
+    assert told == [
+        f"warning   {found.models[0].name}: 9.0% of its answers ended at max_tokens (and so of 9 more models)",
+        "warning   ada: it is set aside",
+        "warning   bob: it is set aside",
+    ]
+
+
 def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> None:
     found = ten_models()
     first, base, last = (row.name for row in found.models[:3])

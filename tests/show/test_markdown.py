@@ -19,7 +19,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.record.finding import counted_sentence, difference, finding, model_verdicts
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import CallRow, EarlyEnd, Results
+from adaptive_eval.record.results import CallRow, Caution, EarlyEnd, Results
 from adaptive_eval.record.view import RunView, event_view, questions_digest, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.summary import findings
@@ -196,7 +196,7 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_pa
     for text in (markdown(view), summary(view), pull_request(view)):
         assert "Killed: the process has left no end of the run." in text
         assert "No look was taken yet: 5 trials are graded." in text
-        assert "Next: run the same command again." in text
+        assert "Next: run the same command again" in text
     figures = tmp_path / "figures"
     told = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])
     assert told.exit_code == 0 and "no figures: no look was taken yet" in told.stderr and not figures.exists()
@@ -308,6 +308,13 @@ def _ended_by(results: Results, reason: str | None) -> Results:
     return replace(results, run=replace(results.run, reason=reason))
 
 
+def test_a_pull_request_says_whose_the_first_warning_is(view: RunView) -> None:
+    assert view.results is not None
+    cut = Caution("truncated", "ada", "15.9% of its answers ended at max_tokens")
+    text = pull_request(replace(view, results=replace(view.results, warnings=(cut,))))
+    assert "1 warning in the report, the first: ada: 15.9% of its answers ended at max\\_tokens" in text
+
+
 def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: RunView) -> None:
     results = view.results
     assert results is not None
@@ -335,5 +342,6 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     stopped = replace(shown, ended="Stopped.", next_step="Next: go on.")
     assert "Stopped. Next: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
     assert "Stopped. Next: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
-    going = replace(ahead, run=replace(results.run, status="running"))
-    assert counted_sentence(going) == f"Scores are of the {counted - 1:,} answers judged so far."
+    running = replace(results.run, status="running")
+    assert counted_sentence(replace(whole, run=running)) == f"Scores are of the {counted:,} answers judged so far."
+    assert counted_sentence(replace(ahead, run=running)) == told, "it is about to end"
