@@ -174,6 +174,7 @@ async def beats(sites: int) -> float:
         SiteLink(
             SimulatedSite(beat=0.1 * BEAT_SECONDS),
             "head",
+            lambda prompt, seeds: (0, 0),  # nobody asks
             "site",
             60.0,
             lambda event: None,
