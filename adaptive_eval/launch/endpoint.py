@@ -45,7 +45,8 @@ class ServedPlace:
         """Set when the server that is up has ended."""
         self._blocks: set[EndableBlock] = set()
         """The requests in flight."""
-        self._before = EndpointStats()
+        self._before: list[EndpointStats] = []
+        """The traffic of the servers before, in one."""
 
     def begin(self, endpoint: Endpoint) -> None:
         """The server is up."""
@@ -62,7 +63,7 @@ class ServedPlace:
         if ended is not None:
             self.expected = comes_back
             self._ended.set()
-            self._before = replace(summed_stats([self._before, ended.stats]), in_flight=0, oldest=0.0, replicas=())
+            self._before = [replace(summed_stats([*self._before, ended.stats]), in_flight=0, oldest=0.0, replicas=())]
             blocks, self._blocks = self._blocks, set()
             for block in blocks:
                 block.end()
@@ -85,9 +86,9 @@ class ServedPlace:
         return self.endpoint is not None and self.gone is None
 
     @property
-    def stats(self) -> EndpointStats:
-        """The traffic so far; no replica while the server is away."""
-        return self._before if self.endpoint is None else summed_stats([self._before, self.endpoint.stats])
+    def traffic(self) -> list[EndpointStats]:
+        """The traffic so far, to be summed; no replica while the server is away."""
+        return self._before if self.endpoint is None else [*self._before, self.endpoint.stats]
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer] | None:
         """Sample while the server is up: None where it hung, and has ended; raises `ServerGone` where it ends before.
@@ -135,6 +136,8 @@ class ServedEndpoint:
 
     def __init__(self, places: Sequence[ServedPlace] = ()) -> None:
         self.places: list[ServedPlace] = []
+        self._up: list[ServedPlace] = []
+        """Those where a server is up: each request looks at them."""
         self._changed = asyncio.Event()
         self._lost = 0
         """Answers that were in flight when a server ended."""
@@ -147,6 +150,7 @@ class ServedEndpoint:
         """One more place."""
         place.changed = self._tell
         self.places.append(place)
+        self._tell()
 
     def expect_none(self) -> None:
         """No server comes back by itself where it is away."""
@@ -164,7 +168,7 @@ class ServedEndpoint:
             except ServerGone:
                 self._lost += len(seeds)
             except LaunchFailed:
-                if not any(one.up for one in self.places):
+                if not self._up:
                     self.expect_none()
                     raise
             else:
@@ -185,23 +189,24 @@ class ServedEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """The traffic at all places."""
-        together = summed_stats([place.stats for place in self.places])
+        together = summed_stats([one for place in self.places for one in place.traffic])
         return replace(together, lost=together.lost + self._lost)
 
     async def _least_busy(self) -> ServedPlace:
         """The place that has the fewest requests, as soon as one is up; raises `LaunchFailed` where none will be."""
         self.waiting += 1
         try:
-            while not (up := [place for place in self.places if place.up]):
+            while not self._up:
                 gone = next((place.gone for place in self.places if place.gone is not None), None)
                 if gone is not None and not any(place.expected for place in self.places):
                     raise LaunchFailed(gone)
                 await self._changed.wait()
         finally:
             self.waiting -= 1
-        return min(up, key=lambda place: (place.retired, place.in_flight))
+        return min(self._up, key=lambda place: (place.retired, place.in_flight))
 
     def _tell(self) -> None:
         """Wake everyone who waits for a change."""
+        self._up = [place for place in self.places if place.up]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
