@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, OPEN, PASS, UNDECIDED, gate_baseline
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import GateRow, Results
@@ -38,21 +39,20 @@ def junit(view: RunView) -> str:
 
 
 def _cases(view: RunView, baseline: str) -> Iterator[Element]:
-    if view.results is not None:
-        for row in view.results.gate:
-            yield _case(view.name, row, _score_text(view.results, row))
+    if (found := view.results) is not None:
+        for row in found.gate:
+            yield _case(view.name, row, gate_line(found, row), _score_text(found, row))
         return
     ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
-    found = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
+    outcome, why = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
     for model in view.models:
         if model != baseline:
-            yield _case(view.name, GateRow(model, baseline, *found), "")
+            yield _case(view.name, GateRow(model, baseline, outcome, why), f"{outcome}: {safe_line(why, LONGEST)}", "")
 
 
-def _case(run: str, row: GateRow, figures: str) -> Element:
+def _case(run: str, row: GateRow, told: str, figures: str) -> Element:
     name = safe_line(f"{row.model} against {row.baseline}")
     case = Element("testcase", {"classname": safe_line(run), "name": name, "outcome": row.outcome})
-    told = f"{row.outcome}: {safe_line(row.why, LONGEST)}"
     if row.outcome == PASS:
         SubElement(case, "system-out").text = f"{told}\n{figures}"
     else:
