@@ -139,9 +139,10 @@ GLOSSARY: Mapping[str, Term] = {
         "One evaluation of the stopping rule, on complete rounds only. Nothing is decided between two looks.",
     ),
     "not_judged": Term(
-        "Not judged yet",
-        "These trials have been graded, but their round is not complete, so no look has used them yet: short answers "
-        "come first and are more often right, and would mislead.",
+        "Not judged",
+        "These trials have been graded, but no look has used them: while their round is not complete, short answers "
+        "come first and are more often right, and would mislead. A finished run may have some, asked ahead of its "
+        "last look.",
     ),
     "posterior": Term(
         "Posterior",

@@ -211,13 +211,21 @@ def test_what_is_known_of_questions_is_shown_before_the_first_look(tabs: Tabs) -
     run = simulated(world(MODELS, 8), looks=0)
     page = tabs.report(report_page(run))
     told = page.inner_text("#questions")
-    assert "40 of them are not judged yet, because no look has been taken" in told
+    assert "no look has judged 40 of them yet: the bars are hollow." in told
     assert page.locator("#questions tbody tr").count() == 8
     assert page.evaluate("document.querySelectorAll('.hollow:not([d=\"\"])').length") > 0
     assert page.evaluate("document.querySelectorAll('.interval:not([d=\"\"])').length") == 0
     page.click("[data-open='0']")
     counts = run.posteriors[run.posterior_of[0][0]].counts
     assert f"{counts[1]} of {sum(counts)} correct" in page.inner_text("dialog")
+
+
+@pytest.mark.browser
+def test_what_a_finished_run_has_not_judged_is_not_to_be_judged_yet(tabs: Tabs) -> None:
+    run = simulated(world(MODELS[:2], 4))
+    (first, *others), *rest = run.trials
+    page = tabs.report(report_page(replace(run, trials=((first + 3, *others), *rest))))
+    assert page.inner_text(".fresh").endswith(f"; no look has judged 3 of them ({MODELS[0]} 3).")
 
 
 @pytest.mark.browser

@@ -132,7 +132,7 @@ export const posteriors = {
   },
 };
 
-/** What no look has used yet, though it is shown here already. @param {RunView} view @param {Facts} facts */
+/** What no look has used, though it is shown here. @param {RunView} view @param {Facts} facts */
 function fresh(view, facts) {
   const waiting = facts.names
     .map((model) => ({ model, many: notJudged(view, facts, model) }))
@@ -141,17 +141,17 @@ function fresh(view, facts) {
   if (!total) return null;
   const shown = waiting.slice(0, 6).map(({ model, many }) => `${plain(model, 40)} ${count(many)}`);
   const more = waiting.length > shown.length ? ` and ${waiting.length - shown.length} more` : "";
+  const yet = view.results?.run.status === "finished" ? "" : " yet";
   return h(
     "p",
     { class: "fresh" },
     `All ${plural(
       view.trials.flat().reduce((sum, one) => sum + one, 0),
       "trial",
-    )} that are graded count here; ${count(total)} of them are `,
-    term("not_judged", "not judged yet"),
-    view.looks.length || view.results
-      ? ` (${shown.join(", ")}${more}).`
-      : ", because no look has been taken: the bars are hollow until then.",
+    )} that are graded count here; `,
+    term("not_judged", "no look has judged"),
+    ` ${count(total)} of them${yet}`,
+    view.looks.length || view.results ? ` (${shown.join(", ")}${more}).` : ": the bars are hollow.",
   );
 }
 
