@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.drawn import drawn_pairs
-from adaptive_eval.core.types import PairVerdict
+from adaptive_eval.core.types import PairVerdict, Reason
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import ending_of
 from adaptive_eval.record.event_words import sentence
-from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts
+from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.orders import OrderEffect, order_effect
@@ -220,8 +220,8 @@ LARGE = Caution(
 )
 
 
-UNTOLD = {"outcomes", "host", "pid", "longest_prompts", "requests", "key", "medians"}
-"""Fields of events that are long, or of no use to others: reports are published."""
+UNTOLD = {"host", "pid", "key", "planned", "asked_as"}
+"""Fields of events that are of no use to others: reports are published."""
 
 
 def read_view(directory: Path) -> RunView:
@@ -393,8 +393,9 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
 
 
 def event_view(event: Event) -> EventView:
-    """Convert an event to plain values that can be published."""
-    told = {key: value for key, value in event.body().items() if key not in UNTOLD}
+    """Convert an event to plain values that can be published: no lists and mappings, which are long."""
+    flat = {key: value for key, value in event.body().items() if isinstance(value, str | int | float)}
+    told = {key: state_word(one) if isinstance(one, Reason) else one for key, one in flat.items() if key not in UNTOLD}
     return EventView(event.at, event.kind, told, sentence(event))
 
 

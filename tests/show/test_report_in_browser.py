@@ -11,6 +11,7 @@ import pytest
 from browsing import Tabs, unfold
 from page_views import simulated, world
 
+from adaptive_eval.core.types import Reason
 from adaptive_eval.record.finding import finding, model_verdicts
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.results import Caution, MetricRow, OtherCostRow, ServerRow, TurnsRow
@@ -18,7 +19,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.simulate.worlds import World
-from adaptive_eval.store import ModelSetAside
+from adaptive_eval.store import AnswersLost, ModelSetAside, RunFinished
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -189,7 +190,8 @@ def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     assert run.results is not None
     questions = tuple(replace(one, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for one in run.questions)
     results = replace(run.results, warnings=(Caution("kind<b>", hostile[0], HOSTILE),))
-    events = (*run.events, event_view(ModelSetAside(hostile[1], HOSTILE, at=run.events[-1].at)))
+    told = (ModelSetAside(hostile[1], HOSTILE), AnswersLost(hostile[1], 3, usd=0.1 + 0.2))
+    events = (*run.events, *map(event_view, (*told, RunFinished(Reason.OUT_OF_REACH, hostile))))
     view = replace(run, name=HOSTILE, results=results, questions=questions, events=events)
     page = tabs.report(report_page(view))
     page.click("[data-open='1']")
@@ -199,6 +201,9 @@ def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     assert "<img src=x onerror=alert(2)>" in prompt and "U+202E" in prompt and "U+0007" in prompt and "U+2028" in prompt
     assert "\u202e" not in page.inner_text("body") and "\u0007" not in page.inner_text("body")
     assert "⟨U+202E⟩" in page.inner_text("#cost .warnings")
+    finished, lost = (page.inner_text(f"#traffic tr:has-text('{one}')") for one in ("out of reach", "answers lost"))
+    assert finished.endswith("\treason: out of reach"), "no list of models, which only the program needs"
+    assert "model: model-b <" in lost and lost.endswith(" · answers: 3 · usd: 0.3"), lost
 
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text()

@@ -13,6 +13,7 @@ from adaptive_eval import store
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.view import event_view
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersKept,
@@ -301,6 +302,7 @@ STORED = [
 def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, body: dict[str, object]) -> None:
     assert (event.kind, json.loads(json.dumps(event.body()))) == (kind, body)
     assert event_of(kind, body, 3.0) == replace(event, at=3.0)
+    assert not any(isinstance(value, list | tuple | dict) for value in event_view(event).body.values())
 
 
 def test_no_kind_is_forgotten() -> None:

@@ -7,7 +7,7 @@ import { INSPECT_LOGS } from "./sent.js";
 import { sites } from "./sites.js";
 import { count, duration, moment, name, number, percent, plain, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { ModelRow } from "./sent.js" */
+/** @import { EventView, ModelRow } from "./sent.js" */
 /** @import { Section, State } from "./parts.js" */
 
 /** @type {Record<string, string>} */
@@ -205,7 +205,7 @@ function events(state) {
       shown.map((event) => [
         moment(event.at),
         EVENTS[event.kind] ?? plain(event.kind.replaceAll("_", " ")),
-        h("span", { class: "wrap" }, event.text === null ? details(event.body) : plain(event.text, 600)),
+        h("span", { class: "wrap" }, plain(event.text ?? details(event.body), 600)),
       ]),
       3,
     ),
@@ -213,13 +213,13 @@ function events(state) {
   ];
 }
 
-/** What an event says, as `key value` pairs; nested values as JSON. @param {Record<string, unknown>} body */
+/** The facts of an event, such as "answers: 3"; what is 0 or unknown is left out. @param {EventView["body"]} body */
 function details(body) {
-  const text = (/** @type {unknown} */ value) =>
-    typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
   return Object.entries(body)
-    .filter(([, value]) => value !== null)
-    .map(([key, value]) => plain(`${key.replaceAll("_", " ")} ${text(value)}`, 600))
+    .filter(([, value]) => value)
+    .map(
+      ([key, value]) => `${key.replaceAll("_", " ")}: ${typeof value === "number" ? Number(value.toFixed(4)) : value}`,
+    )
     .join(" · ");
 }
 
