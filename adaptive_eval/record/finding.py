@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.gate import Outcomes
+from adaptive_eval.record.gate import OUTCOMES, Outcomes
 from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
@@ -16,6 +16,8 @@ from adaptive_eval.record.words import objective_view
 LONGEST_NAME = 40
 NAMED = 3
 """Models that a sentence names; of more it says how many."""
+JUDGED = 5
+"""Models that a gate has a line for; of more it says how many, and their rows say the rest."""
 UNDECIDED = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 STATES = ("PASS", "FAIL", "UNDECIDED", "resolved", "tied", "open", "out of reach", "blocked")
 
@@ -76,15 +78,19 @@ def count_states(states: Iterable[str]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in sorted(counts, key=STATES.index))
 
 
-def finding(results: Results) -> str:
-    """The finding of the run in one sentence; for a gate, one sentence a model."""
+def finding(results: Results) -> tuple[str, ...]:
+    """The finding of the run in one sentence; for a gate, one sentence a model, the worst outcome first."""
+    if not results.gate:
+        return (_finding(results),)
+    lines = [gate_line(results, row) for row in sorted(results.gate, key=lambda row: OUTCOMES.index(row.outcome))]
+    return (*lines[:JUDGED], *([f"And {len(lines) - JUDGED} more."] if len(lines) > JUDGED else []))
+
+
+def _finding(results: Results) -> str:
     scored = [row for row in results.models if row.score is not None]
     asked = objective_view(results.decisions)
     if not scored:
         return "No model has a score yet."
-    if results.gate:
-        further = [f"And {len(results.gate) - NAMED} more."] if len(results.gate) > NAMED else []
-        return " ".join([*(gate_line(results, row) for row in results.gate[:NAMED]), *further])
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
         known = "is" if done == 1 else "are"
@@ -228,7 +234,7 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
         return
     own = [pair for pair in found.pairs if row.name in (pair.better, pair.worse)]
     if row.name in gate:
-        why = f": {gate[row.name].why}" if len(gate) > NAMED else ""  # else the finding says it
+        why = f": {gate[row.name].why}" if len(gate) > JUDGED else ""  # else the finding says it
         yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
         return
     if asked.in_order:

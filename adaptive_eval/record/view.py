@@ -197,8 +197,8 @@ class RunView:
     """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
-    finding: str = ""
-    """The finding in a sentence; "" before the first look, and until the view is made for a page."""
+    finding: tuple[str, ...] = ()
+    """The finding in sentences; empty before the first look, and until the view is made for a page."""
     transcripts: tuple[TranscriptEnd, ...] = ()
     """Of each log of Inspect the last message of its latest sample; empty as `judge`."""
     counted: str | None = None

@@ -39,7 +39,6 @@ from adaptive_eval.show.summary import (
     cost_line,
     decided,
     findings,
-    gate_lines,
     needed_in_words,
     since_when,
     where_pending,
@@ -98,7 +97,7 @@ def summary(view: RunView) -> str:
     if results is None:
         return "\n".join([safe_line(view.name), "", *(safe_line(one, 1000) for one in _without_look(view))]) + "\n"
     told = (
-        [] if results.gate else [finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
+        [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
     lines = [safe_line(view.name), "", *told, *findings(results, view.elapsed, None), *_onwards(view)]
     return "\n".join(lines) + "\n"
@@ -116,9 +115,8 @@ def pull_request(view: RunView) -> str:
     results = view.results
     if results is None:
         return f"**{markdown_cell(view.name)}**: {' '.join(markdown_cell(one, 1000) for one in _without_look(view))}\n"
-    verdicts = gate_lines(results) or [finding(results)]
-    told = [f"**{markdown_cell(one, 1000)}**" for one in verdicts]
-    if view.ended is not None and results.run.reason is None and not view.ended.startswith(verdicts[0]):
+    told = list(_verdicts(results))
+    if view.ended is not None and results.run.reason is None and not view.ended.startswith(finding(results)):
         told.append(markdown_cell(f"{view.ended} {view.next_step}", 1000))
     shown = replace(results, models=results.models[:MENTIONED_MODELS])
     further = len(results.models) - len(shown.models)
@@ -150,7 +148,7 @@ def _findings(view: RunView) -> Iterator[str]:
     if results is None:
         yield from (markdown_cell(one, 1000) for one in _without_look(view))
         return
-    yield f"**{markdown_cell(finding(results), 2000)}**"
+    yield from _verdicts(results)
     yield from _mishap(view)
     yield _ranking(results)
     yield _headline(results)
@@ -177,6 +175,10 @@ def _findings(view: RunView) -> Iterator[str]:
     yield from _metrics(results)
     yield from _comparisons(results)
     yield from _pairings(view.pairings)
+
+
+def _verdicts(results: Results) -> Iterator[str]:
+    return (f"**{markdown_cell(one, 1000)}**" for one in finding(results))
 
 
 def _without_look(view: RunView) -> Iterator[str]:

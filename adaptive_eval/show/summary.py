@@ -15,7 +15,6 @@ from adaptive_eval.record.finding import (
     UNDECIDED,
     counted_sentence,
     finding,
-    gate_line,
     model_verdicts,
 )
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
@@ -54,17 +53,17 @@ def last_screen(ended: Ended, command: str) -> str:
     lines = [*found, *_pending_batches(ended.status.batches), *_next_steps(ended, command)]
     if ended.results is not None:
         lines.append(f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}")
-    gate = () if ended.results is None else gate_lines(ended.results)
-    why = [] if ended.why.startswith(tuple(gate)) and gate else [safe_line(ended.why, LONGEST_REASON), ""]
+    told = () if ended.results is None else finding(ended.results)
+    why = [] if ended.gate and ended.why.startswith(told) else [safe_line(ended.why, LONGEST_REASON), ""]
     if ended.results is not None:  # as many lines as a terminal has rows: ten models, and none is blank
-        why, lines = [*([] if gate else [finding(ended.results)]), *filter(None, why)], list(filter(None, lines))
+        why, lines = [*(() if ended.gate else told), *filter(None, why)], list(filter(None, lines))
     return "\n".join(["", *why, *lines])
 
 
 def findings(results: Results, elapsed: float | None, directory: Path | None) -> Iterator[str]:
     """The findings in lines. `elapsed` is None if no time has passed, `directory` for readers elsewhere."""
-    if gate := gate_lines(results):
-        yield from [*gate, ""]
+    if results.gate:
+        yield from [*finding(results), ""]
     if any(row.score is not None for row in results.models):
         yield from _ranking(results)
         yield ""
@@ -83,13 +82,6 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
         yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
         if (directory / INSPECT_LOGS).is_dir():
             yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
-
-
-def gate_lines(results: Results) -> list[str]:
-    """A line for each model that passes a gate or fails it, the first few of many."""
-    further = len(results.gate) - SHOWN_ROWS
-    more = [f"and {further} more in {RESULTS_FILE}"] if further > 0 else []
-    return [*(gate_line(results, row) for row in results.gate[:SHOWN_ROWS]), *more]
 
 
 def _next_steps(ended: Ended, command: str) -> Iterator[str]:

@@ -127,7 +127,7 @@ async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(tmp_p
     ended = how_it_ended(Reason.OUT_OF_REACH, bed.take(), Path("runs/ten"), found)
     _, *lines = wrapped(last_screen(ended, "adaptive-eval run ten.yaml"), 80).splitlines()
     assert len(lines) <= 24 and all(len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPU hours
-    assert lines[0] == finding(found) and lines[1] == ended.why
+    assert lines[:1] == list(finding(found)) and lines[1] == ended.why
     assert [line.split()[1] for line in lines[3:13]] == [row.name for row in found.models]
     assert "and 7 more: see the report; 0 of 9 comparisons are decided." in lines
     assert "answers   adaptive-eval export runs/ten --format jsonl" in lines

@@ -9,6 +9,8 @@ from live_runs import Site
 from page_views import simulated, world
 
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.finding import finding
+from adaptive_eval.record.gate import OUTCOMES
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.page.documents import report_page
 
@@ -20,9 +22,10 @@ def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site
     ran = subprocess.run([sys.executable, "-m", "adaptive_eval", *words], capture_output=True, text=True)
     assert ran.returncode == ExitCode.WORSE, ran.stdout + ran.stderr
     page = tabs.report(report_page(read_view(site.directory())))
-    lead = page.inner_text(".lead b")
-    assert lead.count("FAIL") == 1 and "on easy worse than bob by more than 10 points" in lead
-    assert page.locator(".lead b.gate-FAIL").count() == 1, "one decision, in its colour"
+    failed, passed = page.locator(".lead b").all()
+    assert "on easy worse than bob by more than 10 points" in failed.inner_text()
+    assert [one.get_attribute("class") for one in (failed, passed)] == ["gate-FAIL", "gate-PASS"], "one decision each"
+    assert failed.bounding_box()["x"] == passed.bounding_box()["x"], "each on a line of its own"  # type: ignore[index]
     table = page.locator("#details table", has_text="Scores by benchmark")
     cells = {
         name: dict(
@@ -43,6 +46,9 @@ def test_the_page_tells_a_gate_as_a_gate(tabs: Tabs) -> None:
     objective = {"kind": "baseline", "baseline": "d", "gate": True}
     view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})
     assert view.results is not None
+    outcomes, lines = [row.outcome for row in view.results.gate], finding(view.results)
+    assert [line.partition(":")[0] for line in lines[:-1]] == sorted(outcomes, key=OUTCOMES.index)[:5]
+    assert lines[-1] == "And 2 more.", "the worst stand first"
     page = tabs.report(report_page(view))
     unfold(page)
     rule, details, judged = "#stopping", "#details", "z of (difference + 4.0 points)"

@@ -48,7 +48,7 @@ def view(run: Path) -> RunView:
 def test_the_ranking_has_six_columns_and_the_details_have_the_rest(view: RunView) -> None:
     text, results = markdown(view), view.results
     assert results is not None
-    assert text.splitlines()[2] == f"**{markdown_cell(finding(results))}**"
+    assert text.splitlines()[2] == f"**{markdown_cell(*finding(results))}**"
     head = [re.sub(" +", " ", line) for line in text.splitlines() if line.startswith("| tier ")]
     assert head == ["| tier | model | score | 95% interval | trials | verdict |"]
     for row, verdict in zip(results.models, model_verdicts(results), strict=True):
@@ -65,7 +65,7 @@ def test_the_ranking_has_six_columns_and_the_details_have_the_rest(view: RunView
 def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
     text, results = summary(view), view.results
     assert results is not None and view.ended is not None
-    assert text.splitlines()[:4] == [view.name, "", finding(results), view.ended]
+    assert text.splitlines()[:4] == [view.name, "", *finding(results), view.ended]
     assert "|" not in text and "answers  " not in text and "cost " in text
     assert all(verdict in text for verdict in model_verdicts(results))
 

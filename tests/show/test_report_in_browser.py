@@ -89,7 +89,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
     page.wait_for_selector("#cost .tile")
     seen = page.evaluate(FIRST_SCREEN)
     rows, scale = run.results.models, Scale(0.0, 1.0)
-    assert seen["lead"] == [finding(run.results)]
+    assert seen["lead"] == list(finding(run.results))
     assert seen["order"] == [row.name for row in rows]
     assert seen["says"] == list(model_verdicts(run.results))
     for row, score in zip(rows, seen["scores"], strict=True):

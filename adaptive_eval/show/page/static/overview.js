@@ -26,9 +26,12 @@ export const decided = {
   },
 };
 
+/** Outcomes of a gate, the worst first. */
+const OUTCOMES = ["FAIL", "open", "UNDECIDED", "PASS"];
+
 /** The worst outcome of a gate; undefined if there is none. @param {RunView} view */
 function outcomeOf({ results }) {
-  return ["FAIL", "open", "UNDECIDED", "PASS"].find((one) => results?.gate.some((row) => row.outcome === one));
+  return OUTCOMES.find((one) => results?.gate.some((row) => row.outcome === one));
 }
 
 /** The run's state in one word: of a gate that is over its outcome. @param {RunView} view @param {boolean} live */
@@ -54,8 +57,10 @@ export function headline({ view, live }) {
   const outcome = outcomeOf(view);
   const why = run.status === "running" ? "Running." : ending(view);
   return [
-    h("b", { class: outcome ? `gate-${outcome}` : null }, plain(view.finding, 2000)),
-    " ",
+    view.finding.map((line) => {
+      const own = outcome && OUTCOMES.find((one) => line.startsWith(`${one}: `));
+      return [h("b", { class: own ? `gate-${own}` : null }, plain(line, 2000)), " "];
+    }),
     // the end of a gate is what it has found
     outcome && view.error === null && why.startsWith(outcome) ? null : h("span", { class: "quiet" }, why),
     view.counted === null ? null : [" ", h("span", { class: "quiet" }, view.counted)],

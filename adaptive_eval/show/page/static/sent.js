@@ -37,7 +37,7 @@
  * @property {OtherCostRow[]} besides
  * @property {Pairing[]} pairings
  * @property {string[]} by_trial
- * @property {string} finding
+ * @property {string[]} finding
  * @property {string | null} counted
  * @property {string[]} verdicts
  */
