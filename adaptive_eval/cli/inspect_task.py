@@ -17,6 +17,12 @@ TaskModels = Annotated[
 TaskArgs = Annotated[
     list[str] | None, typer.Option("-T", help="An argument of the task, as in Inspect.", metavar="KEY=VALUE")
 ]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--price", help="USD for a million tokens read and written, as in openai/gpt-x=1.25/10.", metavar="NAME=IN/OUT"
+    ),
+]
 Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1, show_default=False)]
 Budget = Annotated[
     str | None, typer.Option("--budget", help="A cap: 20usd, 500000tokens, 3000trials or 2h.", show_default=False)
@@ -31,6 +37,7 @@ class TaskOptions(NamedTuple):
 
     models: Sequence[str] = ()
     args: Sequence[str] = ()
+    prices: Sequence[str] = ()
     most: int | None = None
     budget: str | None = None
 
@@ -39,6 +46,7 @@ class TaskOptions(NamedTuple):
         """The options as they were typed."""
         words = [word for name in self.models for word in ("--model", name)]
         words += [word for argument in self.args for word in ("-T", argument)]
+        words += [word for price in self.prices for word in ("--price", price)]
         words += [] if self.most is None else ["--max", str(self.most)]
         return words if self.budget is None else [*words, "--budget", self.budget]
 
@@ -53,10 +61,15 @@ def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) 
         return load_config(config, overrides)
     if not options.models:
         raise ConfigError(f"{config} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
+    prices = dict(map(_price, options.prices))
+    models: list[dict[str, object]] = [{"name": name, "inspect": name} for name in options.models]
+    for model in models:
+        if (price := prices.pop(str(model["name"]), None)) is not None:
+            model["price"] = price
     settings: dict[str, object] = {
         "name": re.sub(r"[^A-Za-z0-9._-]", "-", re.split("[@/]", str(config).removesuffix(".py"))[-1]),
-        "benchmark": {"inspect": str(config)},
-        "models": [{"name": name, "inspect": name} for name in options.models],
+        "benchmark": {"inspect": str(config), "prices": prices},
+        "models": models,
         "trials": {} if options.most is None else {"max": options.most},
         "budget": {} if options.budget is None else _cap(options.budget),
     }
@@ -65,6 +78,19 @@ def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) 
 
 def _is_no_task(config: Path) -> bool:
     return config.suffix != ".py" and "@" not in config.name and (config.exists() or len(config.parts) != 2)
+
+
+def _price(said: str) -> tuple[str, dict[str, float]]:
+    """A model and what its tokens cost; one that is not ranked is called by the task."""
+    name, _, price = said.rpartition("=")
+    try:
+        read, written = map(float, price.split("/"))
+    except ValueError:
+        raise ConfigError(
+            f"--price must be a model with USD for a million tokens read and written, as in openai/gpt-x=1.25/10, "
+            f"but got {said!r}"
+        ) from None
+    return name, {"input": read, "output": written}
 
 
 def _cap(said: str) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.inspect_task import Budget, Most, TaskArgs, TaskModels, TaskOptions, load_settings
+from adaptive_eval.cli.inspect_task import Budget, Most, Prices, TaskArgs, TaskModels, TaskOptions, load_settings
 from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -78,6 +78,7 @@ def run(
     ray: Ray = None,
     model: TaskModels = None,
     task_args: TaskArgs = None,
+    prices: Prices = None,
     most: Most = None,
     budget: Budget = None,
 ) -> None:
@@ -92,7 +93,7 @@ def run(
     fails the gate (objective.gate): it is worse than the baseline by more than delta.
     """
     with reported():
-        options = TaskOptions(model or (), task_args or (), most, budget)
+        options = TaskOptions(model or (), task_args or (), prices or (), most, budget)
         settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)
         directory = run_directory(settings, run_dir, fresh)

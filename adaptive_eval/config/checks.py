@@ -189,10 +189,14 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
         ("gpu_hours", budget.gpu_hours, "gpus"),
     )
     for cap, limit, key in needs:
-        without = [model.name for _, model in asked_models(models) if getattr(model, key) is None]
+        without = [model for _, model in asked_models(models) if getattr(model, key) is None]
         if limit is not None and without:
-            rule = f"needs {key} of every model, to reserve what a trial may cost, but {', '.join(without)} has none"
+            named = ", ".join(model.name for model in without)
+            have = "has" if len(without) == 1 else "have"
+            rule = f"needs {key} of every model, to reserve what a trial may cost, but {named} {have} none"
             some = "add it, 0 where no GPU is yours" if key == "gpus" else "add it"
+            if key == "price" and any(model.inspect is not None for model in without):
+                some = "add it (where models are named by --model: --price NAME=IN/OUT)"
             yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
 
 

@@ -580,12 +580,15 @@ def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) 
 @pytest.mark.slow
 def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
-    words = ["tasks.py@exactly", "--model", "scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
-    ended = CliRunner().invoke(app, ["run", *words, "--max", "6", "--budget", "30trials", "--display", "plain"])
+    words = ["run", "tasks.py@exactly", "--model", "scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
+    words += ["--max", "6", "--budget", "1usd", "--display", "plain", "--price", "scripted/p95=1/2"]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == ExitCode.CONFIGURATION and "scripted/p10 has none; add it (" in refused.output
+    ended = CliRunner().invoke(app, [*words, "--price", "scripted/p10=0/0.5", "--price", "a/judge=3/4"])
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     results = json.loads((site.folder / "runs" / "exactly" / "results.json").read_text())
     assert [row["name"] for row in results["models"]] == ["scripted/p95", "scripted/p10"]
-    assert results["cost"]["trials"] <= 30
+    assert 0 < results["cost"]["usd"] <= 1
 
 
 @pytest.mark.slow
