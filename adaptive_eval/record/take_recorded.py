@@ -1,11 +1,15 @@
 """Take outcomes of recorded models from earlier runs, if they mean the same here."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.questions import Question
+from adaptive_eval.questions.prompts import render
 from adaptive_eval.record.lines import first_few
 from adaptive_eval.record.prior import asks_otherwise, rubric_problems
 from adaptive_eval.record.recorded import LOGS, Recorded, kept_outcomes, outcomes_digest
@@ -42,14 +46,14 @@ def _take_from_run(
     if not is_run(run):
         raise ConfigError(f"recorded models {names}: {run} holds no run; name the directory of one")
     with opened_run(run) as stored:
-        if problem := next(_problems(prepared, stored), None):
+        if problem := next(_problems(prepared, stored, models), None):
             raise ConfigError(f"recorded models {names}: {run} {problem}")
         outcomes = _EarlierOutcomes(stored, prepared)
         for model in models:
             yield outcomes.take(model, run)
 
 
-def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
+def _problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:
     """Reasons why outcomes of the earlier run mean something else here, or are missing."""
     yield from rubric_problems(prepared.rubric, stored.rubric)
     theirs, ours = stored.reader.header().meaning["grader"], prepared.header.meaning["grader"]
@@ -72,11 +76,20 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
                 f"was graded by another answer key to question {question.id!r}; `adaptive-eval regrade` it with this "
                 "configuration"
             )
-        if question.id in there and asks_otherwise(question, there[question.id]):
+    asked = {model.name: model for model in stored.setup.config.models}
+    for model, question in ((m, q) for m in models if m.model in asked for q in prepared.questions if q.id in there):
+        ours = _as_sent(prepared.config, model, question)
+        if asks_otherwise(ours, _as_sent(stored.setup.config, asked[model.model], there[question.id])):
             yield (
-                f"asked something else as question {question.id!r}; recorded models need outcomes of the same "
-                "questions: take those of that run, or ask the models anew"
+                f"asked {model.model} something else as question {question.id!r}; a recorded model needs outcomes of "
+                "the same questions: take those of that run, give it the `prompt` that it had there, or ask it anew"
             )
+
+
+def _as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
+    """The question with the whole text that the model is sent as its prompt, if that is known."""
+    sent = render(prompt_for(model.prompt, question, config.benchmarks), question, "completions").text
+    return replace(question, prompt=sent or "") if question.prompt else question
 
 
 def _graded_by_logs(stored: StoredRun) -> bool:

@@ -234,6 +234,10 @@ REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
         "was graded by another rubric",
     ),
     "another grader": (lambda one: one.placing(grader="math"), "was graded otherwise, by another grader"),
+    "another prompt": (
+        lambda one: one.placing(prompt="{prompt} Think."),
+        "asked ada something else as question 'q0'; .* give it the `prompt` that it had there",
+    ),
 }
 
 
@@ -243,6 +247,14 @@ def test_what_means_something_else_is_refused_with_what_to_do(folder: Folder, ca
     with refused(match):
         load_starting_point(prepare(make(folder)), folder.path / "new")
     assert not (folder.path / "new").exists()
+
+
+def test_a_recorded_model_may_have_a_prompt_of_its_own(folder: Folder) -> None:
+    """As models that are asked may: what it was sent is what the configuration says."""
+    recorded = [{"name": name, "recorded": str(folder.path / "old"), "prompt": "{prompt}"} for name in OLD]
+    asked = {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}
+    config = folder.config("new", [*recorded, asked], objective="place", prompt="{prompt} Think.")
+    assert load_starting_point(prepare(config), folder.path / "new").prepared.plan.bench.prior_counts is not None
 
 
 def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
