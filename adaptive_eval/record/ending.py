@@ -30,6 +30,7 @@ from adaptive_eval.store import (
     RunResumed,
     RunStopped,
     Store,
+    TrialsImported,
     events_of_kind,
     events_since_start,
 )
@@ -104,6 +105,8 @@ class Ending:
     """Its last start has left no end."""
     asked: bool = True
     """Its last start has stored an answer."""
+    imported: bool = False
+    """Its trials are those of logs: no command has begun it."""
 
     @property
     def fixed(self) -> bool:
@@ -173,7 +176,7 @@ class Ending:
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
         if self.reason is None:
-            return KILLED if self.killed else STOPPED
+            return IMPORTED if self.imported else KILLED if self.killed else STOPPED
         return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
 
     @property
@@ -232,6 +235,7 @@ class Ending:
 
     def next_steps(self, command: str | None, run: str) -> Iterator[str]:
         """What to do next, a line each: `command` continues the run in the directory `run`, if it is known there."""
+        command = f"adaptive-eval run CONFIG --run-dir {run}" if command is None and self.imported else command
         then = "then run the same command again" if command is None else f"then: {command}"
         if self.gated and not self.asked:
             yield f"this start asked nothing, the outcome is an earlier one's: for a new build begin anew ({AFRESH})"
@@ -245,7 +249,7 @@ class Ending:
             yield f"raise grader.timeout, or see to the server of the judge or verifier, {then}"
             yield "which grades the stored answers again; where the grader itself was mended, or to do no more:"
             yield f"adaptive-eval regrade {run} --config CONFIG"
-        elif self.exit_code is ExitCode.SPENT:
+        elif ExitCode.SPENT in (self.exit_code, EXIT_CODES[reason] if reason else None):
             doubted = list(self._doubtful_answers(run))
             yield from doubted
             if reason is not Reason.SETTLED:
@@ -343,6 +347,7 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, 
         fatal_error=fatal_error_of(events),
         gated=gated,
         killed=was_killed(events),
+        imported=is_imported_alone(events),
         asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
     )
 
@@ -370,6 +375,11 @@ def was_killed(events: Sequence[Event]) -> bool:
     )
 
 
+def is_imported_alone(events: Sequence[Event]) -> bool:
+    """Whether a run has the trials of other logs, and has asked nothing itself."""
+    return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)
+
+
 def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason | None:
     """The reason that the run stored last, or that its results give: trials of an imported run may be enough."""
     last = events[-1] if events else None
@@ -387,6 +397,7 @@ def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
     return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
 
 
+IMPORTED = "Imported: these are the trials of logs, judged once."
 STOPPED = "Stopped. Every answer that was graded is stored."
 KILLED = "Killed: the process has left no end of the run. Every answer that was committed is stored."
 PRECISE = "Finished: every score is as precise as was asked."

@@ -182,6 +182,10 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
         results = json.loads((tmp_path / name / "results.json").read_text())
         (pair,) = results["pairs"]
         assert pair["boundary"] == pytest.approx(boundary, rel=0.25 if name == "open" else 1e-3)
+        view = read_view(tmp_path / name)
+        if name == "open":
+            assert view.ended == "Imported: these are the trials of logs, judged once."
+            assert view.next_step == f"Next: go on: adaptive-eval run CONFIG --run-dir {view.place}"
     assert results["run"]["reason"] in (Reason.SETTLED, Reason.OUT_OF_REACH)
     assert pair["verdict"] == "resolved"
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +12,10 @@ from live_runs import trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.core import Reason
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.ending import Ending
+from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.serve.folder import RunsFolder
 
 GATE = """
@@ -121,6 +125,12 @@ def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
     assert code == ExitCode.SPENT and "\nUNDECIDED: build " in output
     suites = ElementTree.fromstring(report(tmp_path, "junit"))
     assert (suites.attrib["failures"], suites.attrib["errors"]) == ("0", "1")
+    results = read_results(tmp_path / "run")
+    assert results is not None
+    failed = replace(results, gate=(*results.gate, replace(results.gate[0], outcome="FAIL")))
+    beside = Ending(reason=Reason.OUT_OF_REACH, results=failed, trials=9)
+    assert beside.exit_code is ExitCode.WORSE
+    assert next(beside.next_steps("run x.yaml", "RUN")).startswith("raise trials.max to "), "another asks no more"
 
 
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:

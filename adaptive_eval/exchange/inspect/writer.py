@@ -17,9 +17,10 @@ from adaptive_eval import __version__
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.exchange.inspect.sample import InspectScale, Json, inspect_sample, sample_summary, usage
 from adaptive_eval.exchange.source import ExportSource, OnProgress
+from adaptive_eval.record.ending import is_imported_alone
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.record.snapshot import iso_time
-from adaptive_eval.store import RunResumed, TrialRecord, TrialsImported, events_of_kind, is_held
+from adaptive_eval.store import TrialRecord, is_held
 
 VERSION = 2
 """Version of Inspect's log format."""
@@ -64,13 +65,8 @@ class LoggedModel:
     def epochs(self) -> int:
         """The trials a question that were allowed; some may have had more, since it is a mean."""
         there = int(self.source.extent.max())
-        return there if self.is_imported_alone else max(there, self.source.run.setup.config.trials.max)
-
-    @property
-    def is_imported_alone(self) -> bool:
-        """The run has the trials of other logs, and has asked nothing itself."""
-        events = self.source.run.events
-        return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)
+        run = self.source.run
+        return there if is_imported_alone(run.events) else max(there, run.setup.config.trials.max)
 
 
 class SampleCounts:
@@ -116,7 +112,7 @@ def _is_whole(subject: LoggedModel) -> bool:
     """
     results = subject.results
     finished = results is not None and results.run.status == "finished"
-    return finished or subject.is_imported_alone
+    return finished or is_imported_alone(subject.source.run.events)
 
 
 def reductions_member(subject: LoggedModel, samples: SampleCounts) -> list[Json]:
@@ -198,7 +194,9 @@ def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
 
 def _early_stops(subject: LoggedModel) -> Iterator[Json]:
     """Every epoch of a question that was not asked."""
-    reason = NOT_IN_LOGS if subject.is_imported_alone else _why_stopped(subject.name, subject.results)
+    reason = (
+        NOT_IN_LOGS if is_imported_alone(subject.source.run.events) else _why_stopped(subject.name, subject.results)
+    )
     extent = subject.source.extent[subject.source.roster.models.position_of(subject.name)].tolist()
     for question, asked in zip(subject.source.questions, extent, strict=True):
         for epoch in range(asked + 1, subject.epochs + 1):
