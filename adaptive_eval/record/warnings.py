@@ -64,7 +64,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     spent = "" if able.all() else f", and {len(able) - able.sum()} with no error left can no longer be decided"
     bound, was = _range(extension.boundary[able]), _range(extension.was[able], digits=3)
     return (
-        f"{which} must reach |z| of {bound} now and not of {was}, since part of {error} was spent{spent}; the promise "
+        f"{which} must reach |z| of {bound} now and not of {was}, by what is left of {error}{spent}; the promise "
         f"stands; {AFRESH}"
     )
 
