@@ -173,6 +173,7 @@ def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: i
     before = page.locator("tbody tr").first.inner_text().split("\t")
     page.fill("#prior", "10")
     page.fill("#wrong", "0.5")
+    assert [page.inner_text(f"output[for={moved}]") for moved in ("prior", "wrong")] == ["10", "0.5"]
     after = page.locator("tbody tr").first.inner_text().split("\t")
     column = page.locator("thead th").all_inner_texts().index("average")
     score, worth = (float(cells[column].rstrip("%")) for cells in (before, after))
@@ -202,15 +203,22 @@ def test_a_run_is_loaded_and_a_bad_file_refused(tabs: Tabs, tmp_path: Path) -> N
     page.goto((tmp_path / "demo.html").as_uri())
     R = (np.random.default_rng(2).random((3, 5, 9)) < np.array([0.2, 0.9, 0.5])[:, None, None]).astype(np.int64)
     np.savez_compressed(tmp_path / "run.npz", R=R, models=np.array(["ann", "<b>bo</b>", "cy"]))
-    rows = ["model,question,is_correct"] + [
-        f'"m,{model}",q{q},{value}' for model in range(3) for q in range(5) for value in R[model, q]
+    rows = [
+        f'"m,{model}",q{q},{trial},{R[model, q, trial]}'
+        for trial in reversed(range(9))
+        for model in range(3)
+        for q in range(5)
     ]
-    (tmp_path / "run.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "run.csv").write_text("\n".join(["model,question,trial,is_correct", *rows]) + "\n")
     row = {"name": "ann", "score": 0.5, "lo": 0.4, "hi": 0.6, "tier": 1}
     (tmp_path / "results.json").write_text(json.dumps({"models": [row]}))
     for name, first in (("run.npz", "<b>bo</b>"), ("run.csv", "m,1")):
         page.set_input_files("#file", tmp_path / name)
         page.wait_for_selector("#told:text-is('1 of 9')")
+        scores = page.locator("tbody td:nth-of-type(3)").all_inner_texts()
+        assert scores == [f"{100 * one:.1f}%" for one in sorted(R[:, :, 0].mean(axis=1), reverse=True)], (
+            "trial 0 is first"
+        )
         page.fill("#n", "9")
         best = page.locator("tbody tr").first
         assert best.locator("th").inner_text() == first

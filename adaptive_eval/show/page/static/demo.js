@@ -44,7 +44,8 @@ const worths = () => (/** @type {number} */ share) => wrong() + (1 - wrong()) * 
 
 /** @param {string} id @param {string} label @param {Record<string, any>} attributes */
 function input(id, label, attributes) {
-  return h("label", { for: id }, label, h("input", { id, name: id, ...attributes }));
+  const value = label.endsWith(":") ? [" ", h("output", { for: id }, String(attributes.value))] : null;
+  return h("label", { for: id }, h("span", null, label, value), h("input", { id, name: id, ...attributes }));
 }
 
 function page() {
@@ -89,8 +90,8 @@ function page() {
       input("questions", "questions", { type: "number", min: 1, max: 200, value: 30 }),
       input("difficulty", "difficulty spread", { type: "number", min: 0, max: 6, step: 0.5, value: 1.5 }),
       input("most", "trials N", { type: "number", min: 5, max: 200, value: 80 }),
-      input("prior", "prior: imagined answers of each kind", { type: "range", min: 0.5, max: 10, step: 0.5, value: 1 }),
-      input("wrong", "rubric: what a wrong answer is worth", { type: "range", min: 0, max: 0.9, step: 0.1, value: 0 }),
+      input("prior", "prior, imagined answers of each kind:", { type: "range", min: 0.5, max: 10, step: 0.5, value: 1 }),
+      input("wrong", "rubric, what a wrong answer is worth:", { type: "range", min: 0, max: 0.9, step: 0.1, value: 0 }),
       h("button", { type: "submit" }, "New draw"),
       input("file", "or a real run (results.json, .csv, .npz)", { type: "file", accept: ".json,.csv,.npz" }),
     ),
@@ -459,6 +460,8 @@ document.querySelector("form")?.addEventListener("submit", (event) => {
 field("file").addEventListener("change", () => void tried(loaded));
 for (const moved of ["prior", "wrong"])
   field(moved).addEventListener("input", () => {
+    const told = document.querySelector(`output[for=${moved}]`);
+    if (told) told.textContent = field(moved).value;
     if (!state.steps.length) return;
     state.steps = history(state.world, Number(field("prior").value));
     draw();

@@ -46,10 +46,12 @@ export function cells(text) {
 /** One row a trial, with model, question and is_correct, correct or category. @param {string} text @returns {Trials} */
 export function ofTable(text) {
   const [head = [], ...rows] = cells(text);
-  const [model, question] = [head.indexOf("model"), head.indexOf("question")];
+  const [model, question, trial] = ["model", "question", "trial"].map((name) => head.indexOf(name));
   const mark = ["is_correct", "correct", "category"].map((name) => head.indexOf(name)).find((place) => place >= 0);
   if (model < 0 || question < 0 || mark === undefined)
     throw new Error("it must have the columns model, question and is_correct (or category)");
+  // rows lie as answers came, and short ones come first: the first trials are those with the first numbers
+  if (trial >= 0) rows.sort((one, other) => Number(one[trial]) - Number(other[trial]));
   /** @type {Map<string, Map<string, number[]>>} */
   const found = new Map();
   for (const row of rows) {
