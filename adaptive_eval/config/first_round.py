@@ -50,18 +50,15 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NOTHING
         *others, last = _lowering(config, name, of_one=follows is NOTHING)
         key = "gpu_hours" if name == "gpu_seconds" else name
+        words = {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
         one, enough = (math.ceil(round(sum_ / unit * 10**decimals, 6)) / 10**decimals for sum_ in (part, need))
-        cost = f"up to {enough:,.{decimals}f} {_words(key)}"
+        cost = f"up to {enough:,.{decimals}f} {words}"
         if follows is NOTHING:
             cost = f"up to {one:,.{decimals}f}, and the first round {cost}"
         yield (
             f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
             f"{enough:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
-
-
-def _words(key: str) -> str:
-    return {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
 
 
 def _lowering(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:

@@ -89,7 +89,9 @@ def drawn_pairs(
     ways = [(graded, values, values)]
     if ungraded.any():
         asked = graded | (ungraded > 0)
-        lowest, highest = (np.where(graded, values, np.where(asked, end, 0.0)) for end in _ends(weights))
+        lowest, highest = (
+            np.where(graded, values, np.where(asked, end, 0.0)) for end in (weights.min(), weights.max())
+        )
         ways += [(asked, highest, lowest), (asked, lowest, highest)]
     differences, everyone = difference_values(weights).values, np.ones(len(first), dtype=bool)
     spread = float(np.ptp(weights)) ** 2
@@ -99,10 +101,6 @@ def drawn_pairs(
 def _has_graded_trial(counts: CountArray) -> NDArray[np.bool_]:
     """(L, M): who has a graded trial of which question."""
     return np.asarray(over_categories(counts) > 0)
-
-
-def _ends(weights: FloatArray) -> tuple[float, float]:
-    return float(weights.min()), float(weights.max())
 
 
 def _moments(

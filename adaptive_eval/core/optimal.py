@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.entries import Option
 from adaptive_eval.core.rules import HOLDS_AT_ANY_LOOK, RuleEntry
-from adaptive_eval.core.sequential import ContinuedSequential, Sequential
+from adaptive_eval.core.sequential import ContinuedSequential, Sequential, reached_information
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 
@@ -174,13 +174,13 @@ class ContinuedOptimal:
         return self.rule.confidence
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        return np.asarray(self.height * _reached(evidence) ** -self.rule.ties.kappa)
+        return np.asarray(self.height * reached_information(evidence) ** -self.rule.ties.kappa)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
         """The rule under a new horizon, without calls unseen between two looks: no more is spent than there was."""
         from scorio.sinf.continuation import crossing_from
 
-        t, able = _reached(looks[-1]), np.isfinite(self.height)
+        t, able = reached_information(looks[-1]), np.isfinite(self.height)
         height = np.where(able, self.height, 1.0)
         chance = crossing_from(height, looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)
         return _continued(self.rule, np.where(able, chance, 0.0), now, self.ties.extended(looks, now, delta))
@@ -199,9 +199,5 @@ def _continued(rule: Optimal, left: FloatArray, now: Evidence, ties: ContinuedSe
     from scorio.sinf.exchange import height_for
 
     left = np.minimum(left, MOST_LEFT)
-    height = height_for(left, now.z, _reached(now), rule.ties.kappa)
+    height = height_for(left, now.z, reached_information(now), rule.ties.kappa)
     return ContinuedOptimal(rule, height, np.where(np.isfinite(height), left, 0.0), ties)
-
-
-def _reached(evidence: Evidence) -> FloatArray:
-    return np.clip(evidence.information, np.finfo(float).tiny, 1.0)

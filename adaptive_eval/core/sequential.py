@@ -108,7 +108,7 @@ class ContinuedSequential:
         return self._at(evidence, height)
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        height = np.maximum(sign * evidence.z, 0.0) * _reached(evidence) ** self.rule.kappa
+        height = np.maximum(sign * evidence.z, 0.0) * reached_information(evidence) ** self.rule.kappa
         for one in reversed(self.spent_errors):
             height = (one.first if sign > 0 else one.second).old_height(height)
         return self.rule._shape().p_value(height, 1.0, sides=1)
@@ -145,7 +145,7 @@ class ContinuedSequential:
         return np.full(len(evidence.z), self.rule.critical)
 
     def _at(self, evidence: Evidence, height: FloatArray) -> FloatArray:
-        return np.asarray(height * _reached(evidence) ** -self.rule.kappa)
+        return np.asarray(height * reached_information(evidence) ** -self.rule.kappa)
 
 
 def _spent(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
@@ -172,5 +172,6 @@ def _margins(evidence: Evidence, delta: float) -> tuple[FloatArray, FloatArray]:
     return (delta - evidence.difference) / sigma, (delta + evidence.difference) / sigma
 
 
-def _reached(evidence: Evidence) -> FloatArray:
+def reached_information(evidence: Evidence) -> FloatArray:
+    """The share of each pair's information at the horizon that is there, above 0 and at most 1."""
     return np.clip(evidence.information, np.finfo(float).tiny, 1.0)

@@ -133,14 +133,13 @@ def scores_of(scorer: Scorer) -> list[str]:
 
 def row(name: str, sample: Sample) -> dict[str, Any]:
     """A sample as a question."""
-    asked = sample.input if isinstance(sample.input, str) else "\n\n".join(map(_message_text, sample.input))
+    asked = (
+        sample.input
+        if isinstance(sample.input, str)
+        else "\n\n".join(f"{one.role}: {_content_text(one)}" for one in sample.input)
+    )
     target = sample.target if isinstance(sample.target, str) else ", ".join(sample.target)
     return {"id": name, "prompt": asked or "(empty)", "answer": target, "choices": sample.choices or []}
-
-
-def _message_text(message: ChatMessage) -> str:
-    """A message for people: what is no text is named."""
-    return f"{message.role}: {_content_text(message)}"
 
 
 def _content_text(message: ChatMessage) -> str:

@@ -70,7 +70,7 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
         yield from _pair_lines(results)
     if draws_questions(results.decisions):
         asked = _from_to([row.trials for row in results.models])
-        yield f"drawn     {asked} of {count(_drawn_from(results))} questions of each model; scores are for all"
+        yield f"drawn     {asked} of {count(results.fixed_each)} questions of each model; scores are for all"
     yield f"cost      {cost_line(results, elapsed)}"
     if results.cost.grading is not None:
         yield f"grading   {grading_in_short(results.cost.grading)}"
@@ -96,16 +96,11 @@ def _from_to(numbers: Sequence[int]) -> str:
     return count(most) if least == most else f"{count(least)} to {count(most)}"
 
 
-def _drawn_from(results: Results) -> int:
-    """Number of questions in a run that draws them: its rows of questions are not read for display."""
-    return results.fixed_each
-
-
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     """How many would call a pair that needs so many trials a question, and of what: of drawn questions there is one
     trial each."""
     if draws_questions(results.decisions):
-        needed, there = math.ceil(trials * _drawn_from(results)), _drawn_from(results)
+        needed, there = math.ceil(trials * results.fixed_each), results.fixed_each
         return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"
     return count(math.ceil(trials)), "trials a question"
 

@@ -154,15 +154,10 @@ def simulate_all(
         return Simulations(work.runs, need, capped, budgets, table, end, table_worlds, equal.runs[configured])
 
 
-def _ends(worlds: int, first: int, step: int) -> list[int]:
-    """Numbers of worlds to stop at."""
-    return [*range(min(first, worlds), worlds, step), worlds]
-
-
 def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int) -> int:
     """Simulate the cells in the first worlds, in `few` of them at most; returns how many were enough."""
     done = 0
-    for end in _ends(few, TABLE_FIRST, TABLE_STEP):
+    for end in [*range(min(TABLE_FIRST, few), few, TABLE_STEP), few]:
         work.do(WantedRuns(cells, end, timed=False))
         done = end
         if end >= TABLE_FIRST and all(cell_settled(work.runs[one][:end]) for one in cells):
