@@ -220,11 +220,6 @@ class WorkerDead(Exception):
         """It had used up its CPU time."""
 
 
-def _import_paths() -> list[str]:
-    """Import paths of this process, whatever folder the worker runs in."""
-    return [str(Path(entry).absolute()) for entry in sys.path]
-
-
 class Worker:
     """A process that grades."""
 
@@ -242,7 +237,7 @@ class Worker:
         """Start a process in `folder`, where plug-ins are looked for first, without the variables that hold `keys`."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-c", BOOT, *_import_paths()),
+            *("-c", BOOT, *(str(Path(entry).absolute()) for entry in sys.path)),  # whatever folder it runs in
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
