@@ -34,7 +34,8 @@ def _for_benchmark(text: str, benchmark: NamedBenchmark) -> str:
     is_inspect = package != "lm_eval"
     head, *sections = re.split(r"^(?=[a-z_]+:)", text, flags=re.MULTILINE)
     about = [benchmark.about, *([] if benchmark.questions is None else [f"{benchmark.questions:,} questions"])]
-    told = _comment(". ".join(filter(None, [", ".join(about), benchmark.description])))
+    words = ". ".join(filter(None, [", ".join(about), benchmark.description]))
+    told = "".join(f"# {line}\n" for line in wrap(words, WIDTH))
     own = _inspect_sections(benchmark) if is_inspect else f"benchmark:\n  lm_eval: {task}{OPTIONS_OF_LM_EVAL}"
     left_out = {"questions", "prompt", "grader", *(("sampling", "models") if is_inspect else ())}
     kept = {one.partition(":")[0]: one for one in sections}
@@ -81,10 +82,6 @@ def _inspect_sections(benchmark: NamedBenchmark) -> str:
     if benchmark.sandbox not in (None, "no"):
         lines.append(f"  # The task needs a sandbox for its {benchmark.sandbox}.")
     return "\n".join([*lines, INSPECT_MODELS])
-
-
-def _comment(text: str) -> str:
-    return "".join(f"# {line}\n" for line in wrap(text, WIDTH))
 
 
 def _choices(entries: Mapping[str, Entry[Any]]) -> Iterator[str]:

@@ -220,6 +220,11 @@ class WorkerDead(Exception):
         """It had used up its CPU time."""
 
 
+def _import_paths() -> list[str]:
+    """Import paths of this process, whatever folder the worker runs in."""
+    return [str(Path(entry).absolute()) for entry in sys.path]
+
+
 class Worker:
     """A process that grades."""
 
@@ -237,7 +242,7 @@ class Worker:
         """Start a process in `folder`, where plug-ins are looked for first, without the variables that hold `keys`."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-c", BOOT, *(str(Path(entry).absolute()) for entry in sys.path)),  # whatever folder it runs in
+            *("-c", BOOT, *_import_paths()),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
