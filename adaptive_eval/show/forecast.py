@@ -99,10 +99,8 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield f"  trials {median} ({' .. '.join(ends)})\n"
     yield from _score_lines(forecast, scale)
     yield ""
-    if forecast.capped is None:
-        yield from _outlook("to the end", forecast.need, forecast)
-    else:
-        yield from _outlook("without a cap", forecast.need, forecast)
+    yield from _outlook("without a cap", forecast.need, forecast)
+    if forecast.capped is not None:
         yield ""
         yield from _outlook("within the budget", forecast.capped, forecast)
     yield from _part_costs(forecast)
@@ -228,9 +226,9 @@ def _table(forecast: Forecast) -> Iterator[str]:
     """Chance to reach the objective, and the share of comparisons that are decided."""
     labels = [", ".join(CAPS[name](value) for name, value in cell.budget.items()) for cell in forecast.table]
     width = max(map(len, labels))
-    own = "the median above" if forecast.capped is None else "your budget"
-    yield f"with another budget or confidence; x 1 is {own}"
-    yield f"  {'budget':<{8 + width}}  confidence  chance to decide all  comparisons decided, mean"
+    own = "stops runs that need more than the median above" if forecast.capped is None else "is your budget"
+    yield f"with another cap or confidence, from {forecast.table_worlds} simulated runs each; x 1 {own}"
+    yield f"  {'cap':<{8 + width}}  confidence  chance to decide all  comparisons decided, mean"
     for cell, label in zip(forecast.table, labels, strict=True):
         shares = f"{cell.reached:>20.0%}  {cell.decided:>25.0%}"
         yield f"  {f'x {cell.factor:g}':<6}  {label:<{width}}  {cell.confidence:>10g}  {shares}"

@@ -68,6 +68,11 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert fixed["usd"] == pytest.approx(fixed["trials"] * (prompt * 1 + completion * 4) / 1e6, rel=2e-3)
     assert costs["trials"]["high"] <= fixed["trials"]
     assert found["capped"] is None and found["spent"] is None and found["equal"] is None
+    reached = {cell["factor"]: cell["reached"] for cell in found["table"] if cell["confidence"] == 0.95}
+    assert reached[1.0] < found["need"]["reached"] == pytest.approx(reached[max(reached)])
+    chance = f"{found['need']['reached']:.0%}"
+    assert "\nwithout a cap " in found["shown"] and f"decided with a chance of {chance}" in found["shown"]
+    assert "simulated runs each; x 1 stops runs that need more than the median above\n" in found["shown"]
 
 
 def test_a_pilot_tells_what_answers_use() -> None:
