@@ -113,7 +113,7 @@ class Feed:
             self._read_results(reader, mark)
         # what is still changing will be read again, whether or not its times tell
         self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))
-        self.running, self._written = mark.running, mark.written
+        self.running = mark.running
         picture = len(self.sums.looks), len(self.sums.events), mark.results, mark.running, id(self.sums)
         if picture != self._picture:
             self._picture, self.edition = picture, self.edition + 1
@@ -150,10 +150,6 @@ class Feed:
         """GPU seconds under a cap."""
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
         return counted_gpu_seconds(self._servers, requests, self.beside)
-
-    def elapsed(self) -> float:
-        """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
-        return self.sums.elapsed + (max(0.0, time.time() - self._written) if self.running else 0.0)
 
     def _read_trials(self, reader: RunReader, anew: bool) -> None:
         if anew or not self.sums.update(reader):

@@ -269,7 +269,7 @@ class PageState:
         return f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
 
     def _progress(self, cells: Sequence[CellNews]) -> bytes:
-        feed, elapsed = self._feed, self._feed.elapsed()
+        feed, elapsed = self._feed, self._feed.sums.elapsed
         spent = feed.sums.spent(feed.models)
         self._rates.add(elapsed, spent.trials, spent.tokens)
         to_go = None if feed.results is None else feed.results.trials_to_go

@@ -1,7 +1,5 @@
 """From what a run has stored to what a display shows: the same values that the run itself would show."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from adaptive_eval.config.planning import budget_of
@@ -30,8 +28,8 @@ class StoredStatus:
         self._status = stored_status(self._feed, self._before)
 
     def take(self) -> Status:
-        """The status as of the latest update, at the time of now; the feed may be reading meanwhile."""
-        return replace(self._status, elapsed=self._feed.elapsed())
+        """The status as of the latest update; the feed may be reading meanwhile."""
+        return self._status
 
 
 def stored_status(feed: Feed, before: Spending | None = None) -> Status:
@@ -41,7 +39,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     weights = np.array(open_rubric(stored.config.rubric).weights, dtype=float)
     budget = budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups)
     found = NOTHING_FOUND if results is None else Findings.of(results)
-    elapsed, beside, decisions = feed.elapsed(), feed.beside, stored.config.stated()
+    elapsed, beside, decisions = feed.sums.elapsed, feed.beside, stored.config.stated()
     used = {"trials": spent.trials, "tokens": spent.tokens, "usd": spent.usd}
     return Status(
         looks=len(feed.sums.looks),
