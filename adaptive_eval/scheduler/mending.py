@@ -53,6 +53,7 @@ class Mending:
     def __init__(self, state: RunState, grader: AnswerGrader, journal: RunJournal) -> None:
         self._grading, self._costs, self._questions = grader.grading, grader.costs, grader.questions
         self._store, self._observer, self._caps = journal.store, journal.observer, state.controller
+        self._meter = journal.meter
         self._lanes = {lane.name: lane for lane in state.lanes}
         """The models that the run has today: answers of others wait until they come back."""
         self._told_failed: set[str] = set()
@@ -72,6 +73,7 @@ class Mending:
     async def _regrade(self) -> None:
         if next(self._ungraded(), None) is None:  # that is known when all are read, which should be done once
             return
+        self._meter.start()
         self._lose_reserved()
         total = sum(1 for _ in self._ungraded())
         graded, failed = 0, 0

@@ -25,8 +25,8 @@ class RunMeter:
         self.idle = IdleServers([lane.name for lane in lanes], supply)
 
     def start(self) -> None:
-        """Begin to count."""
-        self._started = time.monotonic()
+        """Begin to count, unless that has begun: not before something is asked or graded."""
+        self._started = self._started or time.monotonic()
 
     def stop(self) -> None:
         """Count no further: nothing more is asked."""

@@ -59,9 +59,10 @@ class Scheduler:
 
         Raises `Rejected` when a model refuses its first request, and `StoreError` when nothing can be written.
         """
-        self.meter.start()
         try:
             await self._begin()
+            if self.state.controller.finished is None:
+                self.meter.start()
             await self._go_on()
         finally:
             self.ending.over = True

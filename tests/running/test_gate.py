@@ -62,8 +62,10 @@ def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_al
         ended = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(run), "--display", "plain"])
         assert ended.exit_code == code, ended.output
         assert "this start asked nothing" not in ended.output
+    active = json.loads((run / "results.json").read_text())["run"]["active_seconds"]
     again = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(run), "--display", "plain"])
     assert again.exit_code == ExitCode.WORSE
+    assert json.loads((run / "results.json").read_text())["run"]["active_seconds"] == active > 0.0
     assert (
         "to do     this start asked nothing, the outcome is an earlier one's: for a new build begin anew ("
         in again.output
