@@ -81,7 +81,7 @@ def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
     axes.set_xlabel(panel.across)
     axes.set_ylabel(panel.up)
-    if panel.up.startswith("share"):
+    if panel.up.startswith(("share", "coverage")):
         axes.set_ylim(bottom=0.0)
     elif panel.up == "rank":
         axes.invert_yaxis()  # the best on top, as everywhere

@@ -301,7 +301,7 @@ def _figures(one: _DataSet) -> Iterator[StudyFigure]:
             if len(models) == size
         )
         if rows:
-            title = f"{name}: {len(rows)} subsets of {size} models, Bayes@N"
+            title = f"{name}: {len(rows)} subset{'s' * (len(rows) > 1)} of {size} models, Bayes@N"
             panel = Panel(title, "", "mean convergence@n", rows, "cells", one.tensor.models)
             yield StudyFigure(f"convergence_{size}_models_{_file_name(name)}", (panel,))
 

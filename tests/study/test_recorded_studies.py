@@ -83,8 +83,9 @@ def test_every_subset_has_its_row(recorded: Path) -> None:
         assert mean == (pytest.approx(np.mean(means)) if means else None)
 
 
-def test_a_figures_ranks_shares_and_colours_mean_one_thing() -> None:
-    shares = Panel("a", "n", "share of replicates", (Curve("x", (1, 2), (0.4, 0.6)), Curve("y", (1, 2), (1.0, 0.9))))
+@pytest.mark.parametrize("up", ["share of replicates", "coverage of 95% intervals"])
+def test_a_figures_ranks_shares_and_colours_mean_one_thing(up: str) -> None:
+    shares = Panel("a", "n", up, (Curve("x", (1, 2), (0.4, 0.6)), Curve("y", (1, 2), (1.0, 0.9))))
     ranks = Panel("b", "n", "rank", (Curve("y", (1, 2), (1.0, 2.0)), Curve("z", (1, 2), (2.0, 1.0))))
     colours = {"x": 0, "y": 1, "z": 2}
     with styled():
