@@ -116,9 +116,8 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
 def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     """True scores of the models, if a pilot says more of them than is known of models in general."""
     if len(forecast.models) > 1:
-        gap = forecast.gap
-        interval = scale.interval(gap.low, gap.high)
-        yield f"neighbours {scale.score(gap.median)} apart in true score, 80% of them {interval}"
+        apart, low, high = (scale.rounded_points(getattr(forecast.gap, name)) for name in ("median", "low", "high"))
+        yield f"neighbours {apart} apart in true score, 80% of them {low} to {high}"
     if forecast.pilot is None:
         return
     width = min(max(cell_len(safe_line(name)) for name in forecast.models), WIDEST_NAME)
@@ -240,7 +239,7 @@ def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
     yield ""
     yield "likeliest to stay open"
     for pair in forecast.undecided[:SHOWN_PAIRS]:
-        apart = "" if pair.gap is None else f", then {scale.score(pair.gap)} apart"
+        apart = "" if pair.gap is None else f", then {scale.rounded_points(pair.gap)} apart"
         yield f"  {pair_names(pair.better, pair.worse)}: {pair.chance:.0%}{apart}{_needed(forecast, pair)}"
 
 
@@ -259,10 +258,11 @@ def _limits(forecast: Forecast, scale: Scale) -> Iterator[str]:
         return
     yield ""
     if limits.gap is None:
-        yield f"gap       no difference up to {scale.score(limits.largest)} is called with a chance of 80%"
+        yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is called with a chance of 80%"
     else:
-        yield f"gap       the smallest difference that is called with a chance of 80%: {scale.score(limits.gap)}"
-    if limits.delta is not None and forecast.need.gate:
-        yield f"delta     the smallest with which an equal build passes in 80%: {scale.score(limits.delta)}"
-    elif limits.delta is not None:
-        yield f"delta     the smallest that certifies equals as tied with a chance of 80%: {scale.score(limits.delta)}"
+        smallest = scale.rounded_points(limits.gap)
+        yield f"gap       the smallest difference that is called with a chance of 80%: {smallest}"
+    if limits.delta is not None:
+        gate = forecast.need.gate
+        does = "with which an equal build passes in" if gate else "that certifies equals as tied with a chance of"
+        yield f"delta     the smallest {does} 80%: {scale.rounded_points(limits.delta)}"

@@ -1,6 +1,7 @@
 """`adaptive-eval plan`, from the words of the command line to what it says."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -271,7 +272,10 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     }
     lead = broad["shown"].index("a build exactly as good as the baseline: PASS 100%, FAIL 0%, UNDECIDED 0%")
     assert lead < broad["shown"].index("apart in true score") < broad["shown"].index("gate: PASS ")
-    assert "with which an equal build passes in 80%" in broad["shown"]
+    assert re.search(r"with which an equal build passes in 80%: [\d.]+ points$", broad["shown"], re.MULTILINE)
+    assert re.search(
+        r"^neighbours [\d.]+ points apart .* [\d.]+ points to [\d.]+ points$", broad["shown"], re.MULTILINE
+    )
 
 
 @pytest.mark.slow
