@@ -186,6 +186,7 @@ FORMULAS = {
     r"$$\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$$": "mtable",
     r"$x_{ij}^{2n}$": "msubsup",
     r"$a \le b \text{ if } c \ne 0$": "mtext",
+    r"\boxed{\frac{17}{2}}": "mrow.boxed mfrac",
     r"\(f'(x) = \sin(\alpha + 1.5)\)": "mn",
 }
 KEPT = (
@@ -196,7 +197,8 @@ KEPT = (
     r"$\begin{pmatrix} 1 \end{bmatrix}$",
     "$" + 40 * "{" + "x" + 40 * "}" + "$",
     "costs $5 and $6, a $ b $",
-    r"\boxed{311}",
+    r"\boxed{311",
+    r"-\frac{1}{2}",
 )
 """Texts that stay as they are: not understood, or no formulas."""
 
@@ -206,6 +208,8 @@ def test_formulas_are_drawn_and_what_is_not_understood_stays(tabs: Tabs) -> None
     texts = [*FORMULAS, *KEPT, r"$\text{<b>}$", "$" + 1000 * "{" + "$"]
     state = {"over": False, "place": 1, "number": 1, "given": None, "fields": []}
     state["texts"] = [{"name": str(number), "text": f"so {text} ."} for number, text in enumerate(texts)]
+    keys = [r"-\frac{17}{2}", r"no \alpha at all"]
+    state["texts"] += [{"name": "reference", "text": key} for key in keys]
     page = tabs.open()
     pages = {"now": json.dumps(state)} | {f"assets/{name}": text for name, (_, text) in label_assets().items()}
     page.route(
@@ -228,4 +232,8 @@ def test_formulas_are_drawn_and_what_is_not_understood_stays(tabs: Tabs) -> None
         assert shown.nth(number).locator("math").count() == 0, text
         assert shown.nth(number).text_content() == f"so {text} ."
     assert shown.nth(len(FORMULAS) + len(KEPT)).locator("mtext").text_content() == "<b>"
+    drawn = page.locator("section:has(h2:text-is('reference')) pre")
+    assert [drawn.nth(at).locator("math").count() for at in range(2)] == [1, 0] and drawn.nth(1).text_content() == keys[
+        1
+    ]
     assert page.locator("#page img, #page b, #page a, #page [href]").count() == 0 and tabs.complaints == []

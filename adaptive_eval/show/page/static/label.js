@@ -1,7 +1,7 @@
 // The page to label answers on: one at a time, by keyboard, without a word of whose they are.
 
 import { h } from "./dom.js";
-import { withFormulas } from "./latex.js";
+import { keyWithFormulas, withFormulas } from "./latex.js";
 import { messageOf } from "./text.js";
 
 /** @typedef {{name: string, levels: string[]}} FieldShown */
@@ -48,9 +48,10 @@ function openLabels(page) {
       );
       return;
     }
-    const texts = state.texts.map((one) =>
-      h("section", null, h("h2", null, one.name), h("pre", null, withFormulas(one.text))),
-    );
+    const texts = state.texts.map((one) => {
+      const drawn = one.name === "reference" ? keyWithFormulas(one.text) : withFormulas(one.text);
+      return h("section", null, h("h2", null, one.name), h("pre", null, drawn));
+    });
     show(heading(`${state.place} of ${state.number}`), ...texts, choices(state, said));
   }
 

@@ -6,7 +6,7 @@ import { m } from "./dom.js";
 /** @typedef {{tokens: string[], at: number, depth: number}} Source */
 
 const FORMULA =
-  /\$\$([^$]+)\$\$|\$([^\s$](?:[^$\n]*[^\s$])?)\$(?!\d)|\\\(((?:(?!\\[()]).)+)\\\)|\\\[((?:(?!\\[[\]]).)+)\\\]/gsu;
+  /\$\$([^$]+)\$\$|\$([^\s$](?:[^$\n]*[^\s$])?)\$(?!\d)|\\\(((?:(?!\\[()]).)+)\\\)|\\\[((?:(?!\\[[\]]).)+)\\\]|(\\boxed\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})/gsu;
 const TOKEN = /\\[a-zA-Z]+|\\.|\d+(?:\.\d+)?|\s+|./gsu;
 const LONGEST = 2000;
 const DEEPEST = 30;
@@ -51,6 +51,12 @@ export function withFormulas(text) {
     end = found.index + found[0].length;
   }
   return [...parts, text.slice(end)];
+}
+
+/** An answer key, which is often a formula without signs around it. @param {string} text @returns {Child[]} */
+export function keyWithFormulas(text) {
+  const isFormula = /\\[a-z]/i.test(text) && !/[a-z]{2}|\$|\\[([]/i.test(text.replace(/\\[a-z]+/gi, ""));
+  return isFormula ? [formula(text, text)] : withFormulas(text);
 }
 
 /** @param {string} inner @param {string} source @returns {Child} */
