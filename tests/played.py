@@ -17,7 +17,7 @@ from adaptive_eval.core.types import Ask, Cost, Look, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import subject_of, take_snapshot
+from adaptive_eval.record.snapshot import run_subject, take_snapshot
 from adaptive_eval.store import (
     CommitBatch,
     Event,
@@ -112,7 +112,7 @@ class Played:
 
     def publish(self, stopped: bool = False) -> None:
         """Write results.json."""
-        subject = subject_of(self.plan.config, self.plan.questions, self.store.reader.created)
+        subject = run_subject(self.plan.config, self.plan.questions, self.store.reader.created)
         usages = list(self.usages.values())
         snapshot = take_snapshot(
             subject, self.controller, usages, elapsed=self.seconds, now=time.time(), stopped=stopped

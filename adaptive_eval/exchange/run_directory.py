@@ -36,7 +36,7 @@ from adaptive_eval.record.build import build_results
 from adaptive_eval.record.history import has_foreign_trials, stored_plan
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import subject_of, take_snapshot
+from adaptive_eval.record.snapshot import run_subject, take_snapshot
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.seeds import SEED_SPAN
@@ -84,7 +84,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         reason = controller.finished
         ended = RunStopped() if reason is None else RunFinished(reason)
         store.commit(CommitBatch(looks=looks, events=[*events, ended]))
-        subject = subject_of(config, setup.questions, store.reader.created)
+        subject = run_subject(config, setup.questions, store.reader.created)
         snapshot = take_snapshot(
             subject,
             controller,

@@ -33,10 +33,10 @@ def group_rows(
     for by, of_question in groups.items():
         labels = np.array(of_question)
         for group in dict.fromkeys(of_question):
-            yield from _rows_of(plan, known, models, order, by, group, np.flatnonzero(labels == group))
+            yield from _rows_in_group(plan, known, models, order, by, group, np.flatnonzero(labels == group))
 
 
-def _rows_of(
+def _rows_in_group(
     plan: Plan,
     known: CountArray,
     models: Sequence[str],

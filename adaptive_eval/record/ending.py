@@ -62,7 +62,7 @@ def note_fatal_error(store: Store, error: Exception) -> None:
         store.commit(CommitBatch(events=[RunStopped(kind, reason, exit_code_of(error))]))
 
 
-def fatal_error_of(events: Sequence[Event]) -> FatalError | None:
+def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
     """The error that ended a run; None if there was none, or the run has been resumed since."""
     last = events[-1] if events else None
     if not isinstance(last, RunStopped) or last.error is None:
@@ -215,8 +215,8 @@ class Ending:
         return {key: cap for key, cap in given.items() if isinstance(cap, int | float)}
 
     def _larger_caps(self, horizon_grows: float) -> Iterator[tuple[str, float]]:
-        """Each cap that is too small, and what it must be for the models in undecided comparisons to get a horizon that
-        is so much larger, at the mean cost of all trials so far. Time is not known beforehand."""
+        """Caps that are too small, and the values that allow models in undecided comparisons a horizon larger by this
+        factor, at the mean cost of all trials so far. Time cannot be known beforehand."""
         assert self.results is not None
         cost, models = self.results.cost, self.results.models
         named = {name for pair in self._out_of_reach for name in (pair.better, pair.worse)}
@@ -230,11 +230,11 @@ class Ending:
                 yield key, _rounded_up(need)
 
     def next_step(self, run: str) -> str:
-        """What to do next in one line, as `next_steps`."""
+        """The next steps in one line; see `next_steps`."""
         return f"Next: {'; '.join(self.next_steps(None, run))}"
 
     def next_steps(self, command: str | None, run: str) -> Iterator[str]:
-        """What to do next, a line each: `command` continues the run in the directory `run`, if it is known there."""
+        """The next steps, a line each: `command` continues the run in the directory `run`, if it is known there."""
         command = f"adaptive-eval run CONFIG --run-dir {run}" if command is None and self.imported else command
         then = "then run the same command again" if command is None else f"then: {command}"
         if self.gated and not self.asked:
@@ -336,7 +336,7 @@ class Ended(Ending):
     """Servers that get time to end now."""
 
 
-def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, gated: bool) -> Ending:
+def find_ending(events: Sequence[Event], results: Results | None, trials: int, *, gated: bool) -> Ending:
     """Work out how a run that is over has ended from all of its events."""
     events = events_since_start(events)
     return Ending(
@@ -344,7 +344,7 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, 
         results=results,
         trials=trials,
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
-        fatal_error=fatal_error_of(events),
+        fatal_error=find_fatal_error(events),
         gated=gated,
         killed=was_killed(events),
         imported=is_imported_alone(events),
@@ -352,7 +352,7 @@ def ending_of(events: Sequence[Event], results: Results | None, trials: int, *, 
     )
 
 
-def ended_of(
+def build_ended(
     events: Sequence[Event],
     results: Results | None,
     status: Status,
@@ -362,7 +362,7 @@ def ended_of(
     servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays are told."""
-    found = ending_of(events, results, status.trials, gated=gated)
+    found = find_ending(events, results, status.trials, gated=gated)
     shared = {one.name: getattr(found, one.name) for one in fields(found)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
 

@@ -61,7 +61,7 @@ class Clause(NamedTuple):
         return f"{self.words}{' ' if self.others else ''}{self.others}{self.after}"
 
 
-def state_of(found: Judged, pair: PairRow) -> str:
+def comparison_state(found: Judged, pair: PairRow) -> str:
     """The state of a comparison: its verdict, or under a gate the outcome of its model."""
     outcomes = {row.model: row.outcome for row in found.gate}
     return next((outcomes[name] for name in (pair.better, pair.worse) if name in outcomes), pair.verdict)
@@ -114,7 +114,7 @@ def model_verdicts(found: Judged) -> tuple[str, ...]:
 
 
 def counted_sentence(results: Results) -> str | None:
-    """Which answers the scores are of, where more were asked than looks have judged; None elsewhere."""
+    """The answers that scores are of, in a sentence, if more were asked than looks have judged; else None."""
     judged = results.looks[-1].trials if results.looks else 0
     asked, trials = [row for row in results.models if row.recorded is None], results.decisions.get("trials")
     ahead = sum(row.trials for row in asked) - judged

@@ -42,7 +42,7 @@ class ScoreByMeaning:
 
 @dataclass(frozen=True, slots=True)
 class OrderEffect:
-    """What both orders of a judge's comparisons say of the judge."""
+    """The effect of the order in which a judge sees two answers."""
 
     said: str
     """How often the order decided, in sentences."""

@@ -26,7 +26,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
 from adaptive_eval.store import Event, Json, PriorTaken, RunReader, events_of_kind
-from adaptive_eval.store.spending import cost_of
+from adaptive_eval.store.spending import stored_cost
 from scorio.moments import CountArray
 
 Outcomes = Mapping[str, Sequence[int]]
@@ -98,7 +98,7 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
 
 def taken_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
     """Convert the stored event to outcomes, with their cost."""
-    spent = SpentBefore(event.trials, cost_of(event))
+    spent = SpentBefore(event.trials, stored_cost(event))
     return replace(_weighted_outcomes(event.run, event.outcomes, section), spent=spent)
 
 

@@ -91,7 +91,7 @@ class RelabelledRubric:
 
 
 @dataclass(frozen=True, slots=True)
-class RubricNotThere:
+class RubricUnavailable:
     """A rubric that cannot be worked out on these trials."""
 
     name: str
@@ -107,7 +107,7 @@ class Relabelling:
     """Number of graded trials that the scores are of."""
     rubrics: tuple[RelabelledRubric, ...]
     """The run's own first."""
-    not_there: tuple[RubricNotThere, ...]
+    not_there: tuple[RubricUnavailable, ...]
     with_prior: bool
     """The run counts outcomes of an earlier run, which are left out here."""
 
@@ -139,7 +139,7 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
         try:
             one, categories = judge.asked(name, config, trials, frozen)
         except GraderError as error:
-            not_there.append(RubricNotThere(name, str(error)))
+            not_there.append(RubricUnavailable(name, str(error)))
             continue
         key = (blake2b(np.ascontiguousarray(categories, np.int16).data).digest(), one.weights)
         alike = next((other for other, known in labels.items() if known == key), None)

@@ -30,13 +30,13 @@ from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import (
     HeldServers,
     cost_by_model,
-    cost_of,
     lost_costs,
     never_stored,
     spent_on_baseline,
     spent_on_greedy,
     spent_on_opponent,
     spent_on_unused,
+    stored_cost,
     total_cost,
 )
 
@@ -121,7 +121,7 @@ def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
 
 def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
     """Cost of a model's answers that were lost, unwanted, or in flight when it was asked last."""
-    yield from (cost_of(event) for event in never_stored(events) if event.model == model)
+    yield from (stored_cost(event) for event in never_stored(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
         yield lost_costs(reader, {model: _worst_cost(reader, events, model)})[model].times(count)
 

@@ -24,7 +24,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.by_benchmark import asked_graders
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.ending import fatal_error_of, was_killed
+from adaptive_eval.record.ending import find_fatal_error, was_killed
 from adaptive_eval.record.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.removed_models import (
@@ -35,7 +35,7 @@ from adaptive_eval.record.removed_models import (
 )
 from adaptive_eval.record.results import Caution, OtherCostRow, Results
 from adaptive_eval.record.results_file import read_results
-from adaptive_eval.record.snapshot import iso_time, subject_of, take_snapshot
+from adaptive_eval.record.snapshot import iso_time, run_subject, take_snapshot
 from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
     Event,
@@ -86,7 +86,7 @@ class StoredRun:
         """The plan that its looks were taken by; raises `StoreError` if it names a plug-in."""
         config = self.setup.config
         if config.plug_ins:
-            raise StoreError(f"{self.reader.directory}: {_why_not_anew(config)}")
+            raise StoreError(f"{self.reader.directory}: {_why_not_recomputed(config)}")
         return stored_plan(self.setup, self.reader, self.events)
 
     @cached_property
@@ -120,15 +120,15 @@ class StoredRun:
 
     def results(self, *, running: bool) -> Results | None:
         """Results as published at the end, else worked out from the trials; None before the first look."""
-        return self.published() or self.results_anew(running=running)
+        return self.published() or self.recompute_results(running=running)
 
-    def results_anew(self, *, running: bool) -> Results | None:
+    def recompute_results(self, *, running: bool) -> Results | None:
         """Work out the results as of the newest complete round; None before the first look."""
         setup, reader = self.setup, self.reader
         if setup.config.plug_ins:
             return _latest_published(self, running=running, rows=True)
         snapshot = take_snapshot(
-            subject_of(setup.config, setup.questions, reader.created),
+            run_subject(setup.config, setup.questions, reader.created),
             self.state.controller,
             self.state.spent.usages,
             elapsed=reader.elapsed,
@@ -175,7 +175,7 @@ class StoredRun:
         published = self.published(rows=rows)
         if published is None and self.is_large:
             return _latest_published(self, running=running, rows=rows)
-        return published or self.results_anew(running=running)
+        return published or self.recompute_results(running=running)
 
     @cached_property
     def is_large(self) -> bool:
@@ -185,7 +185,7 @@ class StoredRun:
     def published(self, *, rows: bool = True) -> Results | None:
         """The results as published when the run ended; None if something has happened since."""
         last = self.events[-1] if self.events else None
-        if not isinstance(last, RunFinished | RunStopped) or fatal_error_of(self.events) is not None:
+        if not isinstance(last, RunFinished | RunStopped) or find_fatal_error(self.events) is not None:
             return None
         results = read_results(self.reader.directory, rows=rows)
         if results is None or results.run.status == "running":
@@ -228,7 +228,7 @@ def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
     return any(iso_time(one.at) > updated or (iso_time(one.at) == updated and one is events[-1]) for one in regraded)
 
 
-def _why_not_anew(config: RunConfig) -> str:
+def _why_not_recomputed(config: RunConfig) -> str:
     """Why the run cannot be worked out anew: what decided it is not loaded."""
     if (rule := str(config.stopping.rule)) in RETIRED:
         return (
@@ -245,7 +245,7 @@ def _why_not_anew(config: RunConfig) -> str:
 def _plug_in_caution(config: RunConfig, results: Results) -> Iterator[Caution]:
     if config.plug_ins:
         wrote = f"these are the results that the run itself wrote at {results.run.updated}"
-        yield Caution("plug_in", None, f"{_why_not_anew(config)}; {wrote}")
+        yield Caution("plug_in", None, f"{_why_not_recomputed(config)}; {wrote}")
 
 
 def held_servers(setup: StoredSetup, reader: RunReader) -> HeldServers:

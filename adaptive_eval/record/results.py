@@ -172,7 +172,7 @@ class PairRow:
     variance_by_trial: float | None = None
     """Variance of these differences over that of independent models: about the share of their trials that it takes."""
 
-    def z_of(self, model: str) -> float | None:
+    def signed_z(self, model: str) -> float | None:
         """The z of one of the two: positive where this model is ahead."""
         return self.z if self.z is None or model == self.better else -self.z
 

@@ -239,7 +239,7 @@ def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
     return tuple(row for row in rows if row.models > 1)
 
 
-def subject_of(config: RunConfig, questions: Sequence[Question], created: float) -> RunSubject:
+def run_subject(config: RunConfig, questions: Sequence[Question], created: float) -> RunSubject:
     """The subject of a run that was begun at `created`, in seconds since 1970."""
     return RunSubject(
         name=config.name,

@@ -9,7 +9,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.results_file import RESULTS_FILE, is_whole, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
-from adaptive_eval.store.address import address_of, is_address
+from adaptive_eval.store.address import is_address, parse_address
 from adaptive_eval.store.answer_places import VARIABLE
 from adaptive_eval.store.database import DATABASE_FILE, reindex_instructions
 from adaptive_eval.store.integrity import Integrity
@@ -64,7 +64,7 @@ def verify_run(directory: Path) -> Verified:
 def passed_over(directory: Path) -> Iterator[str]:
     """Damage of a run that does not keep it from being read or resumed."""
     database = directory / DATABASE_FILE
-    if address_of(directory) is not None or not database.exists() or is_held(directory):
+    if parse_address(directory) is not None or not database.exists() or is_held(directory):
         return
     if is_whole(directory) is False:
         path = directory / RESULTS_FILE
@@ -79,7 +79,7 @@ def passed_over(directory: Path) -> Iterator[str]:
 def _compare(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:
     """Compare what results.json speaks of with what is stored."""
     try:
-        with closing(RunReader.open(directory)) as reader, reader.one_moment():
+        with closing(RunReader.open(directory)) as reader, reader.consistent_read():
             events, latest, trials = reader.events(), reader.latest_look(), reader.trial_count()
     except StoreError as error:
         damages.append(str(error))

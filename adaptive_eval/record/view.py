@@ -22,7 +22,7 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
-from adaptive_eval.record.ending import ending_of
+from adaptive_eval.record.ending import find_ending
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
@@ -228,7 +228,7 @@ def read_view(directory: Path) -> RunView:
     """Read the run in `directory`; raises `StoreError` if there is none."""
     running = is_held(directory)
     with opened_run(directory) as stored:
-        return _view_of(stored, stored.results(running=running), running=running)
+        return _build_view(stored, stored.results(running=running), running=running)
 
 
 def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> RunView:
@@ -240,7 +240,7 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
     running = is_held(directory)
     with opened_run(directory, summed=whole) as stored:
         results = stored.results(running=running) if whole else stored.brief_results(running=running, rows=rows)
-        view = _view_of(stored, results, running=running)
+        view = _build_view(stored, results, running=running)
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
@@ -257,7 +257,7 @@ def read_report(directory: Path, *, rows: bool = True, whole: bool = False) -> R
         return replace(view, relabelled=relabelled(stored), pairings=pairings(stored, results.pairs))
 
 
-def _view_of(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
+def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
     return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
 
 
@@ -277,7 +277,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     known, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     horizons = recorded_horizons(events)
-    ending = ending_of(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
+    ending = find_ending(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
     place = _place(config.store.folder, sums.directory)
     return RunView(
         results=results,

@@ -132,7 +132,7 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     return f"{whose}, at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models{beside}"
 
 
-def promise_of(results: Results) -> str | None:
+def promise_line(results: Results) -> str | None:
     """The promise in one line, with what it does not cover."""
     promise = promise_in_short(results.decisions)
     redecided = any(warning.kind == REDECIDED for warning in results.warnings)

@@ -21,7 +21,7 @@ from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.results import Unjudged
 from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import subject_of
+from adaptive_eval.record.snapshot import run_subject
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
@@ -216,7 +216,7 @@ def _opened_store(beginning: StartingPoint, directory: Path) -> Iterator[OpenedS
 def _unjudged_end(prepared: PreparedRun, store: Store, ended: Ended) -> Unjudged:
     """The results file of a run that has ended in its first part, before any of its own answers was requested."""
     bench, now = prepared.plan.bench, time.time()
-    subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+    subject = run_subject(prepared.config, prepared.questions, store.reader.created)
     nothing = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int64)
     stopped, elapsed = ended.reason is None, store.reader.elapsed
     return build_unjudged(

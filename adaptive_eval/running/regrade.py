@@ -200,9 +200,9 @@ def _write(
     opening = judged_cells(standing) if anew else []
     last = store.reader.newest_trial_id if opening else None
     told = TrialsRegraded(done.answers, answers=done.answers, changed=done.changed, failed=done.failed, opening=last)
-    before = standing.results_anew(running=False)
+    before = standing.recompute_results(running=False)
     store.regrade(regrades, [told, *events], header, opening)
-    after = StoredRun(store.reader).results_anew(running=False)
+    after = StoredRun(store.reader).recompute_results(running=False)
     if after is not None:
         write_results(store.directory, after)
     return done._replace(before=before, after=after)

@@ -17,11 +17,11 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_unjudged
-from adaptive_eval.record.ending import Ended, Ending, ended_of
+from adaptive_eval.record.ending import Ended, Ending, build_ended
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.removed_models import other_costs, spent_on_removed_models
 from adaptive_eval.record.results import OtherCostRow, Unjudged
-from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
+from adaptive_eval.record.snapshot import Snapshot, run_subject, take_snapshot
 from adaptive_eval.running.garbage import short_collections
 from adaptive_eval.running.interrupts import StopSource
 from adaptive_eval.running.publishing import Publisher
@@ -84,7 +84,7 @@ class Session:
         )
         loop = Loop(state, prepared.questions, grading, store, self, serving.hosts, removed.gpu_seconds)
         self._scheduler = Scheduler(loop)
-        self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+        self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(
             self._subject,
             self._controller,
@@ -161,7 +161,7 @@ class Session:
         results = await self._publisher.publish()
         event = RunStopped(waited_for=names or None) if reason is None else RunFinished(reason, names or None)
         self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.meter.elapsed()))
-        return ended_of(
+        return build_ended(
             [*self._events, event],
             results,
             self._taker.take(),

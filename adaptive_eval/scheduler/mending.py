@@ -41,7 +41,7 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.records import AWAITS_VERDICT
-from adaptive_eval.store.spending import cost_of, entered_cost, spent_in_all
+from adaptive_eval.store.spending import entered_cost, spent_in_all, stored_cost
 
 AT_A_TIME = 16
 """Answers that are graded between two signs of life, and lost when one stops it."""
@@ -134,7 +134,7 @@ class Mending:
             before = lost.get(one.model, AnswersLost(one.model, killed=True))
             more = one.cost.plus(self._lanes[one.model].price.cost(one.answer).times(-1))
             if one.awaits_verdict and more.tokens > 0:
-                total = cost_of(before).plus(more)
+                total = stored_cost(before).plus(more)
                 lost[one.model] = AnswersLost(one.model, 0, *total, killed=True, verdicts=before.verdicts + 1)
                 rest.append(_with_cost(one, more.times(-1)))
         if rest:

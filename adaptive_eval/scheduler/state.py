@@ -36,7 +36,7 @@ from adaptive_eval.store import (
     events_since_start,
 )
 from adaptive_eval.store.records import GradingUse, wasted_use
-from adaptive_eval.store.spending import cost_of
+from adaptive_eval.store.spending import stored_cost
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.supply.types import Lane
 
@@ -131,7 +131,7 @@ class RunState:
                 model = self.roster.models.position_of(name)
                 self._news.set_aside.append(SetAside(model, event.reason, event.cause))
             case AnswersLost(model=name) | AnswersUnwanted(model=name) if self.capped and name in self.roster.models:
-                model, cost = self.roster.models.position_of(name), cost_of(event)
+                model, cost = self.roster.models.position_of(name), stored_cost(event)
                 self.spent.lost_gpu_seconds[model] += cost.gpu_seconds
                 self._news.lost[model] = self._news.lost.get(model, NO_COST).plus(cost)
             case VerdictsWasted(model=name) if name in self.roster.models:
@@ -205,7 +205,7 @@ class RunState:
         if self.alarms is not None:
             self.alarms.add(model, question, outcome)
         self.spent.usages[model].judge(outcome)
-        told = outcome.as_outcome(model, question)
+        told = outcome.to_outcome(model, question)
         if self.trials.step(model, question, outcome.trial) is None:
             self.controller.keep((told,))
             self._news.kept = True

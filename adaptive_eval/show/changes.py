@@ -19,7 +19,7 @@ from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.evidence import Prior, estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.finding import state_of
+from adaptive_eval.record.finding import comparison_state
 from adaptive_eval.record.restore import RunCounts
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.repeatable import PLACES
@@ -312,7 +312,7 @@ def _verdicts(a: RunView, b: RunView) -> Iterator[PairChange]:
         if old is None:
             continue
         turned = old.better != pair.better and Verdict.RESOLVED in (old.verdict, pair.verdict)
-        called, now = state_of(a.results, old), state_of(b.results, pair)
+        called, now = comparison_state(a.results, old), comparison_state(b.results, pair)
         if turned and not (a.results.gate or b.results.gate):
             called, now = f"{called}, {old.better} ahead", f"{now}, {pair.better} ahead"
         if called != now:

@@ -72,5 +72,5 @@ def _score_text(results: Results, row: GateRow) -> str:
         for one in results.groups
         if one.model == row.model and one.gate is not None
     ]
-    z = number_or_dash(results.gate_pair(row).z_of(row.model))
+    z = number_or_dash(results.gate_pair(row).signed_z(row.model))
     return "\n".join([*scores, f"z of the difference with delta added: {z}"])

@@ -17,12 +17,12 @@ from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.finding import (
     UNDECIDED,
+    comparison_state,
     counted_sentence,
     difference,
     finding,
     letters_tell_more,
     model_verdicts,
-    state_of,
     state_word,
 )
 from adaptive_eval.record.gate import gate_terms
@@ -31,7 +31,7 @@ from adaptive_eval.record.pairing import Pairing, by_trial_in_words
 from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
-from adaptive_eval.record.words import compares_bayes, draws_questions, promise_of
+from adaptive_eval.record.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.repeatable import repeatable
@@ -125,7 +125,7 @@ def pull_request(view: RunView) -> str:
     if any(row.gate for row in results.groups):
         told += [text for text in _groups(shown) if text.startswith("|")]
     told += [_ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
-    if (promised := promise_of(results)) is not None:
+    if (promised := promise_line(results)) is not None:
         told.append(f"Promise: {promised}.")
     if results.warnings:
         first = results.warnings[0]
@@ -154,7 +154,7 @@ def _findings(view: RunView) -> Iterator[str]:
     yield _headline(results)
     if (counted := counted_sentence(results)) is not None:
         yield counted
-    if (promised := promise_of(results)) is not None:
+    if (promised := promise_line(results)) is not None:
         yield f"Promise: {promised}."
     yield "  \n".join(_onwards(view))
     yield from _warnings(results)
@@ -379,9 +379,9 @@ def _compared(results: Results, pair: PairRow) -> list[str]:
     model, over, other = (pair.better, "over", pair.worse) if gate is None else (gate.model, "against", gate.baseline)
     return [
         markdown_cell(model) if other is None else f"{markdown_cell(model)} {over} {markdown_cell(other)}",
-        state_word(state_of(results, pair)),
+        state_word(comparison_state(results, pair)),
         difference(results, pair, model) if results.compares else "",
-        number_or_dash(pair.z_of(model)),
+        number_or_dash(pair.signed_z(model)),
         number_or_dash(pair.boundary) if open_ else "",
         number_or_dash(pair.rho, 4) if gate is None else "",
         _call_text(pair),

@@ -23,7 +23,7 @@ from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import draws_questions, promise_of
+from adaptive_eval.record.words import draws_questions, promise_line
 from adaptive_eval.show.text import (
     NEXT,
     RANKING,
@@ -144,7 +144,7 @@ def _pair_lines(results: Results) -> Iterator[str]:
         yield f"{f'and {further} more: see the report; ' if further > 0 else ''}{decided(results)}."
     if (counted := counted_sentence(results)) is not None:
         yield counted
-    if (promised := promise_of(results)) is not None:
+    if (promised := promise_line(results)) is not None:
         yield f"promise   {promised}"
 
 

@@ -4,7 +4,7 @@
 
 from adaptive_eval.store.draft import Draft as Draft
 from adaptive_eval.store.events import (
-    event_of as event_of,
+    parse_event as parse_event,
     events_of_kind as events_of_kind,
     count_kills as count_kills,
     events_since_start as events_since_start,

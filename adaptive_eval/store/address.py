@@ -84,7 +84,7 @@ def is_place_of_runs(path: Path) -> bool:
     return path.is_dir() or is_address(path)
 
 
-def address_of(path: Path) -> LedgerAddress | None:
+def parse_address(path: Path) -> LedgerAddress | None:
     """The address that a path stands for; None for an ordinary path. Raises `ConfigError` if it is malformed."""
     return LedgerAddress.parse(str(path)) if is_address(path) else None
 

@@ -80,16 +80,16 @@ def keep_checksums(connection: sqlite3.Connection) -> None:
     for statement in TABLES.split(";")[:-1]:
         connection.execute(statement)
     for table in COLUMNS:
-        for statement in _triggers(table) if is_there(connection, table) else ():
+        for statement in _triggers(table) if has_table(connection, table) else ():
             connection.execute(statement)
 
 
 def has_checksums(connection: sqlite3.Connection) -> bool:
     """Whether the run has checksums: one from before there were any has none until it is gone on with."""
-    return is_there(connection, "trial_checks") and is_there(connection, "row_checks")
+    return has_table(connection, "trial_checks") and has_table(connection, "row_checks")
 
 
-def is_there(connection: sqlite3.Connection, table: str) -> bool:
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
     """Whether a run has this table."""
     query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
     return bool(connection.execute(query, (table,)).fetchone()[0])
@@ -136,7 +136,7 @@ def check_table(connection: sqlite3.Connection, table: str, after: int = 0) -> C
     """Compare every row of a table with its checksum, those of trials beyond a number; raises `sqlite3.Error` where it
     cannot be read at all."""
     rows, unchecked, damages = 0, 0, []
-    if table in LATER and not is_there(connection, table):
+    if table in LATER and not has_table(connection, table):
         return CheckedTable(0, 0, ())
     after = after if table in OF_TRIALS else 0
     expected, missing = _expected(connection, table, after)

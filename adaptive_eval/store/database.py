@@ -138,7 +138,7 @@ def open_existing(directory: Path) -> sqlite3.Connection:
 def disorder(connection: sqlite3.Connection, tables: Iterable[str] | None = None) -> list[str]:
     """Faults in the database's own order, or that of some tables: its pages, and the indices by which it finds
     rows."""
-    parts = [MOST_FAULTS] if tables is None else [table for table in tables if checksums.is_there(connection, table)]
+    parts = [MOST_FAULTS] if tables is None else [table for table in tables if checksums.has_table(connection, table)]
     try:
         ((usual,),) = connection.execute("PRAGMA cache_size")
         connection.execute(f"PRAGMA cache_size = {-ORDER_CACHE}")
@@ -159,12 +159,12 @@ def reindex_instructions(directory: Path) -> str:
 
 def has_segments(connection: sqlite3.Connection) -> bool:
     """Whether texts of the run may lie outside the ledger."""
-    return checksums.is_there(connection, "moved")
+    return checksums.has_table(connection, "moved")
 
 
 def has_token_logprobs(connection: sqlite3.Connection) -> bool:
     """Whether answers of the run may have their tokens with them."""
-    return checksums.is_there(connection, "token_logprobs")
+    return checksums.has_table(connection, "token_logprobs")
 
 
 def keep_token_logprobs(connection: sqlite3.Connection) -> None:

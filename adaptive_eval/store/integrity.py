@@ -34,7 +34,7 @@ class Integrity:
     @classmethod
     def check(cls, directory: Path) -> "Integrity":
         """Check the run in `directory` as it is at one moment; raises `StoreError` if it cannot be opened."""
-        if whereabouts.ledger_of(directory) is not None:
+        if whereabouts.ledger_address(directory) is not None:
             return cls._in_database(directory)
         found, damages = {}, list(_log_cut(directory))
         with closing(database.open_readonly(directory, "")) as connection, database.explained(directory, ""):
@@ -61,7 +61,7 @@ class Integrity:
     def _in_database(cls, directory: Path) -> "Integrity":
         """Check a run in PostgreSQL: compare answers with their digests; the database itself checks its pages."""
         damages: list[str] = []
-        with closing(whereabouts.open_to_read(directory)) as ledger, ledger.one_moment():
+        with closing(whereabouts.open_to_read(directory)) as ledger, ledger.consistent_read():
             trials = 0
             for row in map(TrialRow._make, ledger.stream(ledger.queries.trials + "ORDER BY trials.id")):
                 trials += 1

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store.checksums import is_there
+from adaptive_eval.store.checksums import has_table
 from adaptive_eval.store.records import ReplicaSums, Spending
 
 LARGEST = 2**30
@@ -92,7 +92,7 @@ def _misformed() -> StoreError:
 
 def read_sums(connection: sqlite3.Connection) -> KeptSums | None:
     """The stored sums of a run; None if there are none."""
-    if not is_there(connection, "summed"):
+    if not has_table(connection, "summed"):
         return None
     columns = "last, trials, replicas, spending, models, questions, counts"
     rows = connection.execute(f"SELECT {columns} FROM summed").fetchall()

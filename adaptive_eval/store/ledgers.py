@@ -40,7 +40,7 @@ class RunLedger(Protocol):
     def stream(self, query: str, *values: object) -> Iterator[Row]:
         """The rows of a query that gives more than should be held at once."""
 
-    def one_moment(self) -> AbstractContextManager[None]:
+    def consistent_read(self) -> AbstractContextManager[None]:
         """Read everything as it is at one moment."""
 
     def require_intact(self, after: int = 0) -> None:

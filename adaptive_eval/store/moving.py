@@ -28,7 +28,7 @@ from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.events.answers import AnswersKept
 from adaptive_eval.store.records import TrialRecord, counted_size
 from adaptive_eval.store.rows import unpack_text
-from adaptive_eval.store.segments import TEXTS, SegmentRow, load_parquet, segment_of
+from adaptive_eval.store.segments import TEXTS, SegmentRow, encode_segment, load_parquet
 
 SEGMENT_CHARACTERS = 64 * 1024 * 1024
 SEGMENT_TRIALS = 8192
@@ -194,7 +194,7 @@ class AnswerMover:
             tokens = database.has_token_logprobs(connection)
             query = _TEXTS.format("(SELECT body FROM token_logprobs WHERE id = trials.id)" if tokens else "NULL")
             gathering = _Gathering(connection.execute(query, (last,)), last)
-            data = segment_of(gathering, tokens=tokens)
+            data = encode_segment(gathering, tokens=tokens)
         if gathering.moved:
             self._place.write(name, data)
         digest = blake2b(data, digest_size=32).hexdigest()

@@ -40,7 +40,7 @@ def parse_footer(data: bytes) -> dict[int, Any]:
 
 
 def column_place(footer: dict[int, Any], group: int, column: int) -> ColumnPlace:
-    """Where a column of a row group lies by the file's footer; raises `PagesRefused`."""
+    """The position of a column of a row group, by the file's footer; raises `PagesRefused`."""
     try:
         told = footer[_GROUPS][group][_COLUMNS][column][_META]
         place, apart = ColumnPlace(told[_OFFSET], told[_LENGTH]), told.get(_DICTIONARY)

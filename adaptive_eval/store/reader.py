@@ -12,7 +12,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import queries, whereabouts
-from adaptive_eval.store.events import event_of, events_of_kind
+from adaptive_eval.store.events import events_of_kind, parse_event
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.events.grading import VerdictsWasted
 from adaptive_eval.store.kept_sums import Counts, thin_out
@@ -67,7 +67,7 @@ class RunReader:
     def intact(cls, directory: Path, *, summed: bool = True) -> Iterator[Self]:
         """Read the run in `directory` as it is at one moment; raises `StoreError` where it is damaged, `summed` as in
         `require_intact`."""
-        with closing(cls.open(directory)) as reader, reader.one_moment():
+        with closing(cls.open(directory)) as reader, reader.consistent_read():
             reader.require_intact(summed=summed)
             yield reader
 
@@ -91,9 +91,9 @@ class RunReader:
         """Close a reader that was opened by `open`."""
         self._ledger.close()
 
-    def one_moment(self) -> AbstractContextManager[None]:
+    def consistent_read(self) -> AbstractContextManager[None]:
         """Read everything as it is at one moment, whatever the run commits meanwhile."""
-        return self._ledger.one_moment()
+        return self._ledger.consistent_read()
 
     def header(self) -> RunHeader:
         """The header of the run, with its newest configuration."""
@@ -308,7 +308,7 @@ class RunReader:
         """All events of the run."""
         rows = self._rows("SELECT kind, body, at FROM events ORDER BY id")
         try:
-            return [event_of(kind, json_object(body, f"an event of the kind {kind}"), at) for kind, body, at in rows]
+            return [parse_event(kind, json_object(body, f"an event of the kind {kind}"), at) for kind, body, at in rows]
         except StoreError as error:
             raise StoreError(
                 f"{self.directory}: {error}. Restore a copy of the run, or begin anew with --fresh"

@@ -54,7 +54,7 @@ class StoredOutcome(NamedTuple):
         """Whether nothing came within the time limit."""
         return "timed_out" in self.flags.split()
 
-    def as_outcome(self, model: int, question: int) -> Outcome:
+    def to_outcome(self, model: int, question: int) -> Outcome:
         """The trial as the core takes it, with the core's numbers."""
         timed_out = bool(self.flags) and self.timed_out
         return Outcome(model, question, self.trial, self.category, self.cost, timed_out, self.seconds)

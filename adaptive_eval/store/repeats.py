@@ -323,7 +323,7 @@ def _bounds_of_short(
         share, other = max(known)
         yield _Bound([(sum(number for _, number in there), share)], beside=other)
     if not how.cut:
-        each = [(number, surest_again(kind.size if mine.free else 0, how.temperature)) for kind, number in there]
+        each = [(number, sure_repeat_chance(kind.size if mine.free else 0, how.temperature)) for kind, number in there]
         yield _Bound(each, surest=True)
 
 
@@ -332,7 +332,7 @@ def _is_as_cold(other: SamplingFreedom, how: SamplingFreedom) -> bool:
     return other.temperature <= how.temperature and (not how.cut or other.cut == how.cut)
 
 
-def surest_again(size: int, temperature: float) -> float:
+def sure_repeat_chance(size: int, temperature: float) -> float:
     """The chance that a short answer comes again of a model that is very sure of itself, and not right."""
     at_one = SUREST * 2.0 ** (-size / BYTES_PER_SHORT_BIT)
     likelier = (1.0 + math.sqrt(2.0 * at_one - 1.0)) / 2.0

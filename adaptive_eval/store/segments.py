@@ -55,7 +55,7 @@ def load_parquet() -> tuple[Any, Any]:
     return load_pyarrow("segments", "answers in segments")
 
 
-def segment_of(rows: Iterable[SegmentRow], *, tokens: bool = False) -> bytes:
+def encode_segment(rows: Iterable[SegmentRow], *, tokens: bool = False) -> bytes:
     """The rows as a Parquet file; `tokens`: with the tokens of answers."""
     pyarrow, parquet = load_parquet()
     kinds = {"model": pyarrow.string(), "question": pyarrow.string(), "trial": pyarrow.int64()}
@@ -119,7 +119,7 @@ class SegmentFile:
         first = why.strip().partition("\n")[0]
         return StoreError(f"the segment {self.name} is damaged: {first}. Restore a copy of it")
 
-    def group_of(self, row: int) -> tuple[int, int]:
+    def find_group(self, row: int) -> tuple[int, int]:
         """The group that has a row, and the row's number in it."""
         left = row
         for group, rows in enumerate(self._groups if row >= 0 else ()):
@@ -211,7 +211,7 @@ class KeptGroups:
 
     def read(self, segment: SegmentFile, row: int) -> TextPair:
         """The texts in a row of a segment."""
-        group, at = segment.group_of(row)
+        group, at = segment.find_group(row)
         key = segment.name, group
         if key not in self._groups:
             self._make_room()

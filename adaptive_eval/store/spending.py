@@ -27,14 +27,14 @@ class HasCost(Protocol):
     def gpu_seconds(self) -> float: ...
 
 
-def cost_of(spent: HasCost) -> Cost:
+def stored_cost(spent: HasCost) -> Cost:
     """The cost of an event, or of a row of sums."""
     return Cost(spent.tokens, spent.usd, spent.gpu_seconds)
 
 
 def total_cost(spent: Iterable[HasCost]) -> Cost:
     """The sum of these costs."""
-    return reduce(Cost.plus, map(cost_of, spent), NO_COST)
+    return reduce(Cost.plus, map(stored_cost, spent), NO_COST)
 
 
 def spent_on_baseline(events: Sequence[Event]) -> Cost:
@@ -66,8 +66,8 @@ def never_stored(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]
 
 
 def lost_costs(reader: RunReader, worst: Mapping[str, Cost]) -> Mapping[str, Cost]:
-    """What an answer of each model counts as that was lost, of which `worst` is the most that it may cost; where
-    nothing bounds that, by the largest that is stored."""
+    """The cost that counts for a lost answer of each model: the `worst` that it may be, or the largest stored one if
+    nothing bounds that."""
     if not any(cost.is_unbounded for cost in worst.values()):
         return worst
     largest = reader.largest_costs()
@@ -98,7 +98,7 @@ def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names
     totals: dict[int, Cost] = {}
     for event in events:
         if event.model in models:
-            model, more = models.position_of(event.model), cost_of(event)
+            model, more = models.position_of(event.model), stored_cost(event)
             totals[model] = totals.get(model, Cost()).plus(more)
     return totals
 

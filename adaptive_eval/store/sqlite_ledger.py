@@ -68,7 +68,7 @@ class SqliteLedger:
     stream = rows
 
     @contextmanager
-    def one_moment(self) -> Iterator[None]:
+    def consistent_read(self) -> Iterator[None]:
         """Read everything as it is at one moment, whatever the run commits meanwhile."""
         with database.explained(self.directory):
             self.connection.execute("BEGIN")

@@ -108,7 +108,7 @@ class Store:
         _make_directory(directory)
         _require_room(directory)
         with _locked(directory) as lock:
-            address = whereabouts.ledger_of(directory)
+            address = whereabouts.ledger_address(directory)
             if address is not None:
                 if answers != LEDGER:
                     raise ConfigError(OTHERS)
@@ -149,7 +149,7 @@ class Store:
         if not directory.is_dir() or not whereabouts.is_run(directory):
             raise StoreError(f"{directory} holds no run")
         with _locked(directory) as lock:
-            address = whereabouts.ledger_of(directory)
+            address = whereabouts.ledger_address(directory)
             if address is None:
                 connection = database.open_existing(directory)
                 with closed_on_error(connection), database.explained(directory):
@@ -167,7 +167,7 @@ class Store:
     @property
     def name(self) -> str:
         """Name of the run among many: that of its directory, or in a database."""
-        address = whereabouts.ledger_of(self.directory)
+        address = whereabouts.ledger_address(self.directory)
         return self.directory.absolute().name if address is None or address.run is None else address.run
 
     def commit(self, batch: CommitBatch) -> None:

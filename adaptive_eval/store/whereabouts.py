@@ -14,7 +14,7 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import FileLock, is_locked, read_whole, write_whole
 from adaptive_eval.imports import load_extra
 from adaptive_eval.store import database
-from adaptive_eval.store.address import VARIABLE, LedgerAddress, address_of, is_address
+from adaptive_eval.store.address import VARIABLE, LedgerAddress, is_address, parse_address
 from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
@@ -26,9 +26,9 @@ _given: set[LedgerAddress] = set()
 """Databases that a configuration has named in this process."""
 
 
-def ledger_of(directory: Path) -> LedgerAddress | None:
+def ledger_address(directory: Path) -> LedgerAddress | None:
     """The address of a run's database; None if the run is in SQLite, or there is none."""
-    if (address := address_of(directory)) is not None:
+    if (address := parse_address(directory)) is not None:
         if address.run is None:
             raise ConfigError(f"{address} is a database of runs: name one of them, as in {address}/run")
         return address
@@ -57,7 +57,7 @@ def point_to(directory: Path, address: LedgerAddress, name: str | None = None) -
             "where it was begun; remove store.ledger, or begin another run with --fresh"
         )
     _given.add(address.whole_database)
-    found = ledger_of(directory)
+    found = ledger_address(directory)
     own = name or directory.absolute().name
     wanted = address.run_at(own if found is None or found.run is None else found.run)
     LedgerAddress.parse(str(wanted))
@@ -85,14 +85,14 @@ def require_own_ledger(directory: Path) -> None:
 
 def holds_ledger(path: Path) -> bool:
     """Whether a run is to be found here, whether or not it can be read."""
-    if (address := address_of(path)) is not None:
+    if (address := parse_address(path)) is not None:
         return address.run is not None
     return any((path / name).exists() for name in LEDGER_FILES)
 
 
 def is_run(directory: Path) -> bool:
     """Whether a run was begun here."""
-    address = ledger_of(directory)
+    address = ledger_address(directory)
     if address is None:
         return database.is_run(directory)
     return _postgres().find_run(address) is not None
@@ -100,7 +100,7 @@ def is_run(directory: Path) -> bool:
 
 def is_held(directory: Path) -> bool:
     """Whether a process is writing the run now."""
-    address = ledger_of(directory)
+    address = ledger_address(directory)
     if address is None:
         return is_locked(directory / database.LOCK_FILE)
     found = _postgres().find_run(address)
@@ -109,7 +109,7 @@ def is_held(directory: Path) -> bool:
 
 def open_to_read(directory: Path) -> RunLedger:
     """The ledger of a run that another process may be writing; raises `StoreError` where there is none."""
-    address = ledger_of(directory)
+    address = ledger_address(directory)
     if address is None:
         return SqliteLedger.to_read(directory)
     ledger: RunLedger = _postgres().PostgresReading.open(address)
@@ -118,7 +118,7 @@ def open_to_read(directory: Path) -> RunLedger:
 
 def open_if_begun(directory: Path) -> RunLedger | None:
     """The ledger of a run; None where no run was begun."""
-    if ledger_of(directory) is not None:
+    if ledger_address(directory) is not None:
         return open_to_read(directory) if is_run(directory) else None
     connection = database.open_if_begun(directory)
     return None if connection is None else SqliteLedger(directory, connection)
@@ -139,7 +139,7 @@ def run_names_in(address: LedgerAddress) -> list[str]:
 
 def require_reachable(path: Path) -> None:
     """Raise `StoreError` where a database cannot be opened, or has no such run."""
-    address = address_of(path)
+    address = parse_address(path)
     if address is not None and address.run is None:
         run_names_in(address)
     elif address is not None:
@@ -151,7 +151,7 @@ def database_moment(directory: Path) -> tuple[int, int, float, bool] | None:
 
     None for a run in SQLite.
     """
-    address = ledger_of(directory)
+    address = ledger_address(directory)
     if address is None:
         return None
     found = _postgres().find_run(address)
@@ -183,7 +183,7 @@ def runs_in(path: Path) -> dict[str, Path]:
     """The runs by name: the directory itself, or what lies in it; nothing where it cannot be looked into."""
     if holds_ledger(path):
         return {path.name: path}
-    if (address := address_of(path)) is not None:
+    if (address := parse_address(path)) is not None:
         return {name: address.run_at(name).path for name in run_names_in(address)}
     try:
         found = sorted(path.iterdir())

@@ -16,7 +16,7 @@ from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.record.lines import duration
 from adaptive_eval.record.starting_point import StartingPoint
 from adaptive_eval.store import OpponentAnswered
-from adaptive_eval.store.spending import cost_of
+from adaptive_eval.store.spending import stored_cost
 from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -71,7 +71,7 @@ def _opponent_answers(
     opponent, seen = prepared.config.opponent, None if pilot is None else pilot.opponent
     assert opponent is not None
     if begun and not beginning.lacks_opponent and seen is not None:
-        there = SpentBefore(seen.trials, cost_of(seen))
+        there = SpentBefore(seen.trials, stored_cost(seen))
         return AnswersBefore(seen.trials, *there.cost, there=there, opponent=opponent.name)
     usage = _opponent_usage(opponent, prepared, scenario, worlds, pilot)
     number = opponent_trials(prepared.config) * len(prepared.questions)
@@ -88,7 +88,7 @@ def _opponent_answers(
 
 def _scaled_opponent_cost(seen: OpponentAnswered, number: int) -> tuple[float, float, float]:
     """Tokens, USD and GPU seconds of so many answers of a pilot's opponent."""
-    tokens, usd, gpu_seconds = (one * number / max(seen.trials, 1) for one in cost_of(seen))
+    tokens, usd, gpu_seconds = (one * number / max(seen.trials, 1) for one in stored_cost(seen))
     return tokens, usd, gpu_seconds
 
 

@@ -45,7 +45,7 @@ def answers(address: str) -> bool:
         return False
 
 
-def address_of(name: str, job: Any, told: Path) -> str:
+def parse_address(name: str, job: Any, told: Path) -> str:
     """Where a job's server answers, as soon as it does; ends the program where the job has ended before."""
     while True:
         if told.exists() and answers(address := told.read_text()):
@@ -73,7 +73,7 @@ def main() -> None:
             executor.update_parameters(**wanted["jobs"], gpus_per_node=server.get("gpus", 0), name=name.lower())
             jobs[name] = executor.submit(serve, server["command"], str(folder / name), host)
         for name, job in jobs.items():
-            environment[name] = address_of(name, job, folder / name)
+            environment[name] = parse_address(name, job, folder / name)
             print(f"{name}={environment[name]}", flush=True)
         ended = subprocess.run(["adaptive-eval", "run", options.config, *words], env=environment)
     finally:

@@ -82,7 +82,7 @@ def report(stage: Stage, kind: str) -> str:
     return str(masked(stage.command("report", stage.directory(), "--format", kind, "-o", "-"), stage.folder))
 
 
-def results_anew(stage: Stage) -> object:
+def recompute_results(stage: Stage) -> object:
     """What the results of a stored run are, worked out from its trials."""
     told = stage.command("report", stage.directory(), "--format", "json", "-o", "-")
     return masked(json.loads(told)["run"]["results"], stage.folder)

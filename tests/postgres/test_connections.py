@@ -109,7 +109,7 @@ def test_a_lock_that_somebody_holds_is_waited_for(
     store = open_store()
     store._ledger.connection.execute("SET lock_timeout = '100ms'")  # type: ignore[attr-defined]
     monkeypatch.setattr(connections, "_SETTINGS", ("SET lock_timeout = '100ms'", "SET statement_timeout = '5s'"))
-    schema = tables.schema_of(list_runs(database)[0].id)
+    schema = tables.run_schema(list_runs(database)[0].id)
     blocker = psycopg.connect(host=str(server.folder), dbname=database.database, user="tester")
     blocker.execute(f"LOCK TABLE {schema}.trials IN ACCESS EXCLUSIVE MODE".encode())
     free = Timer(1.0, blocker.close)

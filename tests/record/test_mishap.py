@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode, GraderError, StoreFull
-from adaptive_eval.record.ending import fatal_error_of, note_fatal_error
+from adaptive_eval.record.ending import find_fatal_error, note_fatal_error
 from adaptive_eval.record.view import read_view
 from adaptive_eval.store import CommitBatch, RunResumed, RunStopped, Store
 
@@ -110,15 +110,15 @@ def store(site: Site, ended_runs: EndedRuns) -> Iterator[Store]:
 
 def test_of_an_error_that_nobody_foresaw_only_the_kind_is_kept(store: Store) -> None:
     note_fatal_error(store, RuntimeError(f"Bearer {KEY}"))
-    found = fatal_error_of(store.reader.events())
+    found = find_fatal_error(store.reader.events())
     assert found == ("an error that was not foreseen (RuntimeError)", ExitCode.FAILED)
     store.commit(CommitBatch(events=[RunResumed(trials=0)]))
-    assert fatal_error_of(store.reader.events()) is None
+    assert find_fatal_error(store.reader.events()) is None
 
 
 def test_the_headline_is_the_first_line(store: Store) -> None:
     note_fatal_error(store, GraderError("it fails\nTraceback"))
-    found = fatal_error_of(store.reader.events())
+    found = find_fatal_error(store.reader.events())
     assert found is not None and found.headline == "it fails"
 
 
@@ -128,7 +128,7 @@ def test_a_run_in_the_directory_of_today_keeps_its_dots(
     monkeypatch.chdir(ended_runs.copy(site, trials={"min": 4, "max": 4}))
     store = Store.attach(Path())
     note_fatal_error(store, GraderError("v1.2 fails."))
-    found = fatal_error_of(store.reader.events())
+    found = find_fatal_error(store.reader.events())
     store.close()
     assert found is not None and found.reason == "v1.2 fails."
 
@@ -137,14 +137,14 @@ def test_a_stop_by_the_user_is_no_error_and_a_full_disk_hides_none(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.commit(CommitBatch(events=[RunStopped()]))
-    assert fatal_error_of(store.reader.events()) is None
+    assert find_fatal_error(store.reader.events()) is None
 
     def full(_: CommitBatch) -> None:
         raise StoreFull("no space left")
 
     monkeypatch.setattr(store, "commit", full)
     note_fatal_error(store, RuntimeError("first"))
-    assert fatal_error_of(store.reader.events()) is None
+    assert find_fatal_error(store.reader.events()) is None
 
 
 def test_what_goes_wrong_after_the_run_has_let_go_is_not_its_error(store: Store) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.relabel import OWN, RelabelledRubric, RubricNotThere, relabel
+from adaptive_eval.record.relabel import OWN, RelabelledRubric, RubricUnavailable, relabel
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.store import RunReader
@@ -60,7 +60,7 @@ def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
 def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
     found = relabel(run)
     own, why = found.rubrics[0], "needs has_box, which no trial has"
-    lacking = tuple(RubricNotThere(name, why) for name in ("format_aware", "strict_compliance"))
+    lacking = tuple(RubricUnavailable(name, why) for name in ("format_aware", "strict_compliance"))
     alike = "\n\n".join(rubric_sections(replace(found, rubrics=(own, replace(own, name="again")), not_there=lacking)))
     assert "Ranks and tiers are the same by all of these." in alike and "Rank, and tier" not in alike
     assert alike.endswith("- format\\_aware, strict\\_compliance: needs has\\_box, which no trial has.")

@@ -34,7 +34,7 @@ from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results_file import RESULTS_FILE
-from adaptive_eval.record.snapshot import subject_of
+from adaptive_eval.record.snapshot import run_subject
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
@@ -93,7 +93,7 @@ GOING = {
 def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
     plan = prepared(tmp_path, **changes)
     played = Played(tmp_path / "run", plan)
-    subject = subject_of(plan.config, plan.questions, played.store.reader.created)
+    subject = run_subject(plan.config, plan.questions, played.store.reader.created)
     times = [HeldTime() for _ in plan.models]
     at_work = SimpleNamespace(
         state=SimpleNamespace(spent=SimpleNamespace(usages=list(played.usages.values()))),

@@ -82,7 +82,7 @@ def test_they_are_counted_and_needed_once(site: Site) -> None:
     assert site.run(config).exit_code in ENDED
     assert not greedy_of(site).exists() and Found.of(site.directory()) == found
     with opened_run(site.directory()) as read:
-        again = read.results_anew(running=False)
+        again = read.recompute_results(running=False)
     assert again is not None and again.cost.beside == results.cost.beside and again.models == results.models
 
 

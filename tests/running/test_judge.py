@@ -68,7 +68,7 @@ def grading_is_told(site: Site) -> GradingCost:
     each = [row.grading for row in results.models if row.grading is not None]
     assert sum(one.tokens for one in each) == found.tokens and sum(one.answers for one in each) == found.answers
     with opened_run(site.directory()) as read:
-        anew = read.results_anew(running=False)
+        anew = read.recompute_results(running=False)
     assert anew is not None and anew.cost.grading is not None
     assert dict(flat(anew.cost.grading)) == pytest.approx(dict(flat(found)))
     return found

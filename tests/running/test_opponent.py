@@ -88,7 +88,7 @@ def test_its_answers_are_kept_counted_and_asked_for_once(site: Site, fair_url: s
     (caution,) = [one for one in results.warnings if one.kind == "opponent"]
     assert "conditional on these" in caution.text and caution.text in " ".join(report_of(site).split())
     with opened_run(site.directory()) as read:
-        again = read.results_anew(running=False)
+        again = read.recompute_results(running=False)
     assert again is not None and again.cost.beside == results.cost.beside and again.models == results.models
     shutil.rmtree(opponent_of(site))
     assert site.run(config).exit_code in ENDED

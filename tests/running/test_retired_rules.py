@@ -70,7 +70,7 @@ def test_it_opens_and_reports_as_it_was_stored(runs: Path, name: str, rule: str,
 def test_nothing_of_it_is_worked_out_by_another_rule(runs: Path) -> None:
     """As a run that was killed: its results are those that it wrote last, and say so."""
     with opened_run(runs / "old-rule") as stored:
-        found = stored.results_anew(running=False)
+        found = stored.recompute_results(running=False)
         assert found is not None
         (said,) = [one.text for one in found.warnings if one.kind == "plug_in"]
         assert said.startswith("the run was decided by the rule sequential of an earlier version; `adaptive-eval run`")

@@ -151,7 +151,7 @@ def test_a_server_that_answers_nothing_has_no_score(
     with closing(RunReader.open(tmp_path / "run")) as reader:
         (aside,) = events_of_kind(reader.events(), ModelSetAside)
         assert aside.cause == Cause.SERVER
-        restored = StoredRun(reader).results_anew(running=False)
+        restored = StoredRun(reader).recompute_results(running=False)
         assert restored is not None
         assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]
 

@@ -15,7 +15,7 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.ending import ending_of
+from adaptive_eval.record.ending import find_ending
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.view import (
@@ -104,7 +104,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     events: list[Event] = [RunStarted(version="0.1.0", host="host", pid=1, at=START)]
     if controller.finished is not None:
         events.append(RunFinished(controller.finished, at=spending[-1].at))
-    ending = ending_of(events, results, int(trials.sum()), gated=config.objective.gate)
+    ending = find_ending(events, results, int(trials.sum()), gated=config.objective.gate)
     plain = [plain_look(look, drawn_from.models, capped_opening=False) for look in controller.looks]
     posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
     return RunView(

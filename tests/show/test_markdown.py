@@ -88,7 +88,7 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
         assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0
         assert re.search(rf"^\| {row.name} .*%\s+\|\s+{100 * row.corrected:.1f}% \|", text, re.MULTILINE)
     with opened_run(run) as stored:
-        again = stored.results_anew(running=False)
+        again = stored.recompute_results(running=False)
     assert again is not None
     assert [row.corrected for row in again.models] == [row.corrected for row in results.models]
     assert "corrected" not in "\n".join(findings(results, None, None)), "the report has them"

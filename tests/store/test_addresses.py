@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.store import whereabouts
-from adaptive_eval.store.address import VARIABLE, LedgerAddress, address_of, beside, is_address, shown
+from adaptive_eval.store.address import VARIABLE, LedgerAddress, beside, is_address, parse_address, shown
 from adaptive_eval.store.database import DATABASE_FILE
 
 SECRET = "never-to-be-seen"
@@ -22,7 +22,7 @@ SECRET = "never-to-be-seen"
     ],
 )
 def test_an_address_survives_being_a_path(text: str) -> None:
-    address = address_of(Path(text))
+    address = parse_address(Path(text))
     assert address is not None and str(address) == text == shown(Path(text))
     assert LedgerAddress.parse(str(address.path)) == address
     assert address.run is None or (Path(text).name == address.run and shown(Path(text).parent) + "/" in text)
@@ -30,7 +30,7 @@ def test_an_address_survives_being_a_path(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["runs/a", "/postgresql/x", "postgresql", "s3://bucket/run"])
 def test_a_path_is_none(text: str) -> None:
-    assert address_of(Path(text)) is None and not is_address(Path(text))
+    assert parse_address(Path(text)) is None and not is_address(Path(text))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_path_is_none(text: str) -> None:
 )
 def test_what_is_none_is_told_without_being_repeated(text: str) -> None:
     with pytest.raises(ConfigError, match="PGPASSWORD") as told:
-        address_of(Path(text))
+        parse_address(Path(text))
     assert SECRET not in str(told.value)
 
 
@@ -57,7 +57,7 @@ def test_a_run_stays_where_it_was_begun(tmp_path: Path, monkeypatch: pytest.Monk
     address, run = LedgerAddress.parse("postgresql://host/db"), tmp_path / "run"
     whereabouts.point_to(run, address)
     whereabouts.point_to(run, address)
-    assert whereabouts.ledger_of(run) == address.run_at("run") and whereabouts.holds_ledger(run)
+    assert whereabouts.ledger_address(run) == address.run_at("run") and whereabouts.holds_ledger(run)
     with pytest.raises(ConfigError, match="store.ledger names another database"):
         whereabouts.point_to(run, LedgerAddress.parse("postgresql://host/other"))
     with pytest.raises(ConfigError, match=r"say so as store\.ledger \(postgresql://host/db\)"):
@@ -83,7 +83,7 @@ def test_a_database_that_a_directory_names_is_opened_where_the_user_has_named_it
     with pytest.raises(StoreError, match="is not opened by itself"):
         whereabouts.is_held(tmp_path)
     monkeypatch.setenv(VARIABLE, "postgresql://other/x postgresql://host/db/")
-    assert whereabouts.ledger_of(tmp_path) == LedgerAddress.parse("postgresql://host/db/run")
+    assert whereabouts.ledger_address(tmp_path) == LedgerAddress.parse("postgresql://host/db/run")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_database_that_a_directory_names_is_opened_where_the_user_has_named_it
 def test_a_pointer_that_nobody_wrote_is_refused(tmp_path: Path, body: str) -> None:
     (tmp_path / whereabouts.POINTER_FILE).write_text(body)
     with pytest.raises(StoreError, match="names no ledger: it was not written by adaptive-eval"):
-        whereabouts.ledger_of(tmp_path)
+        whereabouts.ledger_address(tmp_path)
 
 
 def test_files_about_a_run_that_is_elsewhere_are_written_here() -> None:

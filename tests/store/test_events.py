@@ -66,8 +66,8 @@ from adaptive_eval.store import (
     UnknownEvent,
     VerdictsAsked,
     VerdictsWasted,
-    event_of,
     events_since_start,
+    parse_event,
 )
 from adaptive_eval.store.events import CLASSES
 
@@ -301,7 +301,7 @@ STORED = [
 @pytest.mark.parametrize(("event", "kind", "body"), STORED, ids=lambda one: one if isinstance(one, str) else "")
 def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, body: dict[str, object]) -> None:
     assert (event.kind, json.loads(json.dumps(event.body()))) == (kind, body)
-    assert event_of(kind, body, 3.0) == replace(event, at=3.0)
+    assert parse_event(kind, body, 3.0) == replace(event, at=3.0)
     assert not any(isinstance(value, list | tuple | dict) for value in event_view(event).body.values())
 
 
@@ -324,12 +324,12 @@ def test_no_kind_is_forgotten() -> None:
     ],
 )
 def test_other_versions_are_read(kind: str, body: dict[str, object], expected: Event) -> None:
-    assert event_of(kind, body) == expected
+    assert parse_event(kind, body) == expected
     sentence(expected)
 
 
 def test_what_is_unknown_is_kept_and_told() -> None:
-    unknown = event_of("dreamt", {"of": "sheep"}, 2.0)
+    unknown = parse_event("dreamt", {"of": "sheep"}, 2.0)
     assert (unknown.kind, unknown.body(), unknown.at) == ("dreamt", {"of": "sheep"}, 2.0)
     assert sentence(unknown) == "dreamt (an event of a later version of adaptive-eval)"
 
@@ -345,7 +345,7 @@ def test_what_is_unknown_is_kept_and_told() -> None:
 )
 def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, told: str) -> None:
     with pytest.raises(StoreError, match=told):
-        event_of(kind, body)
+        parse_event(kind, body)
 
 
 def test_a_run_with_an_event_of_a_later_version_is_read(open_store: Callable[[], Store], directory: Path) -> None:

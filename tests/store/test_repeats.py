@@ -20,7 +20,7 @@ from adaptive_eval.store.repeats import (
     chance_of_agreement,
     find_repeats,
     repeats_sentence,
-    surest_again,
+    sure_repeat_chance,
 )
 
 WARM, HOT = SamplingFreedom(0.6, False), SamplingFreedom(1.0, True)
@@ -210,7 +210,7 @@ def test_a_model_that_is_alone_is_not_taken_for_surer_than_it_may_be(sure: str, 
     for _ in range(10):
         pairs = sampled(rng, sure, 200, temperature)
         again.append(pairs.agreed.total() / pairs.number)
-    assert np.mean(again) <= surest_again(0, temperature) + 3.0 * np.std(again) / np.sqrt(len(again))
+    assert np.mean(again) <= sure_repeat_chance(0, temperature) + 3.0 * np.std(again) / np.sqrt(len(again))
 
 
 @pytest.mark.parametrize(

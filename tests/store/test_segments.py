@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.store import segments
 from adaptive_eval.store.parquet_pages import PagesRefused, unpacked_size
-from adaptive_eval.store.segments import GROUP_BYTES, KeptGroups, SegmentFile, SegmentRow, TextPair, segment_of
+from adaptive_eval.store.segments import GROUP_BYTES, KeptGroups, SegmentFile, SegmentRow, TextPair, encode_segment
 
 TEXT = st.none() | st.text(max_size=40) | st.integers(1, 3).map(lambda times: "long " * (times * 40))
 
@@ -34,7 +34,7 @@ def rows_of(texts: list[str]) -> list[SegmentRow]:
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=12))
 def test_texts_come_back(pairs: list[tuple[str | None, str | None]]) -> None:
     with patch.object(segments, "GROUP_BYTES", 300):
-        file = opened(segment_of(SegmentRow("m", "q", number, *pair) for number, pair in enumerate(pairs)))
+        file = opened(encode_segment(SegmentRow("m", "q", number, *pair) for number, pair in enumerate(pairs)))
     kept = KeptGroups()
     assert [kept.read(file, row) for row in range(len(pairs))] == [TextPair(*pair) for pair in pairs]
     with pytest.raises(StoreError, match="it has no row"):
@@ -42,13 +42,13 @@ def test_texts_come_back(pairs: list[tuple[str | None, str | None]]) -> None:
 
 
 def test_any_program_reads_whose_answer_it_is() -> None:
-    table = pyarrow.parquet.read_table(io.BytesIO(segment_of([SegmentRow("ada", "q1", 7, "Paris", "hm")])))
+    table = pyarrow.parquet.read_table(io.BytesIO(encode_segment([SegmentRow("ada", "q1", 7, "Paris", "hm")])))
     assert table.to_pylist() == [{"model": "ada", "question": "q1", "trial": 7, "text": "Paris", "reasoning": "hm"}]
 
 
 def test_one_answer_is_read_without_the_others() -> None:
     texts = [f"{number} {'word ' * 20_000}" for number in range(40)]
-    data = segment_of(rows_of(texts))
+    data = encode_segment(rows_of(texts))
     source = io.BytesIO(data)
     file = SegmentFile("one", source, len(data))
     read: list[int] = []
@@ -61,7 +61,7 @@ def test_one_answer_is_read_without_the_others() -> None:
 def test_what_was_read_last_is_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "GROUP_BYTES", 100)
     monkeypatch.setattr(segments, "MOST_KEPT", 450)
-    file = opened(segment_of(rows_of(["x" * 100] * 20)))
+    file = opened(encode_segment(rows_of(["x" * 100] * 20)))
     kept, read = KeptGroups(), []
     whole = file.read
     file.read = lambda group: read.append(group) or whole(group)  # type: ignore[func-returns-value,method-assign]
@@ -152,7 +152,7 @@ def test_no_header_ends_in_another_error(noise: bytes, at: int) -> None:
             assert unpacked_size(one, 7) >= 0
 
 
-DAMAGED = segment_of(rows_of(["the answer is 42. " * 50, "no", "x" * 3000]))
+DAMAGED = encode_segment(rows_of(["the answer is 42. " * 50, "no", "x" * 3000]))
 
 
 @given(st.integers(0, len(DAMAGED) - 1), st.integers(1, 255))
@@ -172,15 +172,15 @@ def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("adaptive_eval.imports.import_module", missing)
     with pytest.raises(ConfigError, match=r"pip install 'adaptive-eval\[segments\]'"):
-        segment_of([])
+        encode_segment([])
 
 
 EVERY_FLIP = """
 import io
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store.segments import SegmentFile, SegmentRow, segment_of
+from adaptive_eval.store.segments import SegmentFile, SegmentRow, encode_segment
 
-whole = segment_of(SegmentRow(f"m{one % 2}", "q", one, f"text {one}", None) for one in range(6))
+whole = encode_segment(SegmentRow(f"m{one % 2}", "q", one, f"text {one}", None) for one in range(6))
 footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
 for place in range(8 * footer, 8 * len(whole)):
     damaged = bytearray(whole)

@@ -105,7 +105,7 @@ class Feed:
         mark = FileMark.of(self.directory)
         if mark == self._mark:
             return False
-        with closing(RunReader.open(self.directory)) as reader, reader.one_moment():
+        with closing(RunReader.open(self.directory)) as reader, reader.consistent_read():
             anew = self._mark is None or mark.database[0] != self._mark.database[0]
             if anew:
                 reader.require_intact(summed=False)

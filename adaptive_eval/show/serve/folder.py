@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
-from adaptive_eval.record.ending import fatal_error_of, was_killed
+from adaptive_eval.record.ending import find_fatal_error, was_killed
 from adaptive_eval.record.finding import count_states
 from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.record.lines import minute, safe_line
@@ -88,7 +88,7 @@ class RunsFolder:
 
 def read_brief(path: Path, mark: FileMark) -> RunBrief:
     """A run in one row, from its latest look and a few counts: what is stored has one form, whoever published what."""
-    with closing(RunReader.open(path)) as reader, reader.one_moment():
+    with closing(RunReader.open(path)) as reader, reader.consistent_read():
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
         models = cast(list[object], config["models"])
@@ -119,7 +119,7 @@ def _status_and_reason(events: Sequence[Event], running: bool, trials: int) -> t
         return ("finished", str(last.reason)) if last.reason.ends(trials) else ("stopped", UNANSWERED)
     if isinstance(last, TrialsRegraded):
         return "stopped", REGRADED
-    fatal_error = fatal_error_of(events)
+    fatal_error = find_fatal_error(events)
     if was_killed(events):
         return "killed", None
     return "stopped", None if fatal_error is None else fatal_error.headline

@@ -4,7 +4,7 @@ import numpy as np
 
 from adaptive_eval.config.planning import budget_of
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.ending import Ended, ended_of
+from adaptive_eval.record.ending import Ended, build_ended
 from adaptive_eval.record.finding import NOTHING_FOUND, Findings
 from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.snapshot import batch_rows
@@ -96,4 +96,4 @@ def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
 def ended_of_feed(feed: Feed) -> Ended:
     """How a run that is over has ended."""
     gated = feed.stored.config.objective.gate
-    return ended_of(feed.sums.events, feed.results, stored_status(feed), feed.directory, gated=gated)
+    return build_ended(feed.sums.events, feed.results, stored_status(feed), feed.directory, gated=gated)

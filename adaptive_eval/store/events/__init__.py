@@ -32,7 +32,7 @@ _READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
 Found = TypeVar("Found", bound=Event)
 
 
-def event_of(kind: str, body: object, at: float = 0.0) -> Event:
+def parse_event(kind: str, body: object, at: float = 0.0) -> Event:
     """Convert a stored event; raises `StoreError` if one of a known kind lacks a required field."""
     if kind not in _READERS:
         return UnknownEvent(kind, body if isinstance(body, Mapping) else {}, at=at)

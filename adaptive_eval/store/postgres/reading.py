@@ -19,7 +19,7 @@ from adaptive_eval.store.postgres.tables import (
     SHARED,
     SHARED_STEPS,
     TOKEN_LOGPROBS,
-    schema_of,
+    run_schema,
 )
 from adaptive_eval.store.queries import Queries
 from adaptive_eval.store.stored_texts import StoredTexts
@@ -128,7 +128,7 @@ class PostgresReading:
                     f"{address} has format {found.version}, an earlier one than {len(RUN_STEPS)}: who reads "
                     "changes nothing; the command that runs it brings it up to date"
                 )
-            connection.execute(f"SET search_path TO {schema_of(found.id)}".encode())
+            connection.execute(f"SET search_path TO {run_schema(found.id)}".encode())
         return cls(address, connection)
 
     @property
@@ -183,7 +183,7 @@ class PostgresReading:
                 yield from cursor
 
     @contextmanager
-    def one_moment(self) -> Iterator[None]:
+    def consistent_read(self) -> Iterator[None]:
         """Read everything as it is at one moment, whatever the run commits meanwhile."""
         connection = self.connection
         with explained(self.where):

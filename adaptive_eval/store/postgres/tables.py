@@ -107,14 +107,14 @@ TOKEN_LOGPROBS = "CREATE TABLE IF NOT EXISTS token_logprobs (id bigint PRIMARY K
 """A run gets it when it keeps the tokens of answers; one without it is of the same version."""
 
 
-def schema_of(run: int) -> str:
+def run_schema(run: int) -> str:
     """The schema with the tables of a run."""
     return f"{SHARED}_{run}"
 
 
 def creation_steps(run: int) -> list[str]:
     """Statements that make the tables of a new run."""
-    made = [f"CREATE SCHEMA {schema_of(run)}", f"SET LOCAL search_path TO {schema_of(run)}"]
+    made = [f"CREATE SCHEMA {run_schema(run)}", f"SET LOCAL search_path TO {run_schema(run)}"]
     return [*made, *(statement for step in RUN_STEPS for statement in step)]
 
 
@@ -127,4 +127,4 @@ def shared_step(to: int) -> list[str]:
 def run_step(run: int, to: int) -> list[str]:
     """The statements that bring the tables of one run to this version."""
     done = f"UPDATE {SHARED}.runs SET version = {to} WHERE id = {run}"
-    return [f"SET LOCAL search_path TO {schema_of(run)}", *RUN_STEPS[to - 1], done]
+    return [f"SET LOCAL search_path TO {run_schema(run)}", *RUN_STEPS[to - 1], done]

@@ -43,8 +43,8 @@ from adaptive_eval.store.postgres.tables import (
     SHARED,
     SHARED_STEPS,
     creation_steps,
+    run_schema,
     run_step,
-    schema_of,
     shared_step,
 )
 from adaptive_eval.store.rows import INSERT_TRIAL, PLAIN, TRIAL_COLUMNS
@@ -154,7 +154,7 @@ class PostgresLedger(PostgresReading):
             ) from error
         for statement in creation_steps(self._run):
             connection.execute(statement.encode())
-        connection.execute(f"SET search_path TO {schema_of(self._run)}".encode())
+        connection.execute(f"SET search_path TO {run_schema(self._run)}".encode())
         self._lock(self._run)
 
     def _take(self, found: RunRow) -> None:
@@ -168,7 +168,7 @@ class PostgresLedger(PostgresReading):
             f"UPDATE {SHARED}.runs SET writer = %s, who = %s, since = %s WHERE id = %s RETURNING commits".encode(),
             [self._writer, _writer_words(), time.time(), found.id],
         )
-        connection.execute(f"SET search_path TO {schema_of(found.id)}".encode())
+        connection.execute(f"SET search_path TO {run_schema(found.id)}".encode())
 
     def _lock(self, run: int) -> None:
         """Take the lock of a run, which is gone with this connection; raises `RunLocked` naming who has it."""
@@ -252,7 +252,7 @@ class PostgresLedger(PostgresReading):
             if not taken:
                 raise DatabaseAway(f"{self.where} still holds the connection that broke; {KEPT}")
             commits = self._require_ours(connection)
-            connection.execute(f"SET search_path TO {schema_of(self._run)}".encode())
+            connection.execute(f"SET search_path TO {run_schema(self._run)}".encode())
         self._connection, self._backend = connection, connection.info.backend_pid
         done, self._commits = commits == self._commits + 1, commits
         return done

@@ -118,7 +118,7 @@
  * @property {string} run
  * @property {number} trials
  * @property {RelabelledRubric[]} rubrics
- * @property {RubricNotThere[]} not_there
+ * @property {RubricUnavailable[]} not_there
  * @property {boolean} with_prior
  */
 
@@ -147,7 +147,7 @@
  */
 
 /**
- * @typedef {object} RubricNotThere
+ * @typedef {object} RubricUnavailable
  * @property {string} name
  * @property {string} why
  */
