@@ -45,9 +45,9 @@ def lines_wanted(ballot: Ballot, number: str) -> str:
 
 
 def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
-    """The ballot at the end of a reply; raises `GraderError` if there is none, or several that differ."""
+    """The ballot at the end of a reply, bold or not; raises `GraderError` if there is none, or several that differ."""
     reply = _after_reasoning(reply)
-    lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
+    lines = [line for one in reply.splitlines() if (line := one.replace("*", "").replace("`", "").strip())]
     marks = [_mark(one.name, number) for one in ballot]
     told = [line for line in lines if any(mark in line for mark in marks)]
     last = lines[-len(marks) :]

@@ -48,9 +48,9 @@ def asked(judge: Judge, simulated: SimulatedJudge, answer: str, *, structured: b
 # -- what is read ----------------------------------------------------------------------------------------------------
 
 
-def test_levels_are_read_line_by_line_whatever_their_case() -> None:
-    reply = f"Sound.\n\nSOUND-{NUMBER}: Met\n  FORM-{NUMBER}:  some \n"
-    assert said_in_lines(reply, NUMBER, BALLOT) == ("met", "some")
+@pytest.mark.parametrize("lines", ["SOUND-{n}: Met\n  FORM-{n}:  some \n", "**SOUND-{n}: Met**\n`FORM-{n}:` *some*"])
+def test_levels_are_read_line_by_line_whatever_their_case_and_emphasis(lines: str) -> None:
+    assert said_in_lines(f"Sound.\n\n{lines}".replace("{n}", NUMBER), NUMBER, BALLOT) == ("met", "some")
 
 
 @pytest.mark.parametrize(
