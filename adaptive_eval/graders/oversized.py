@@ -39,8 +39,7 @@ _OPENING, _CLOSING = "({[", ")}]"
 _NUMBER = re.compile(r"(?<![.\d])\d+")
 """Without the digits behind a point, which make nothing larger."""
 _FACTORIAL = re.compile(r"(\d+)\s*!")
-_OF_FACTORIAL = re.compile(r"!\s*[)}\]]+\s*!")
-_BINOMIAL = re.compile(r"\\[dt]?binom\s*\{([^{}]*)\}")
+_BINOMIAL = re.compile(r"\\[dt]?binom(?![a-zA-Z])")
 _NUMERIC = re.compile(r"[\d^{}()\s*+!-]+|\\cdot|\\times")
 _PLAIN_SUM = re.compile(r"[\d\s+-]+")
 _FUNCTION = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln|exp)")
@@ -54,6 +53,7 @@ class _Group(NamedTuple):
 
     below: bool
     """It stands below a sign, such as the lower bound of a sum."""
+    begins: int = 0
     power: float = 1.0
     """The largest within it."""
 
@@ -69,51 +69,50 @@ def sizes(latex: str) -> dict[str, float]:
     found = dict.fromkeys(MOST, 0.0)
     found["digits"] = max((len(run) for run in _NUMBER.findall(latex)), default=0)
     for number in _FACTORIAL.findall(latex):
-        found["factorial"] = math.inf if _OF_FACTORIAL.search(latex) else max(found["factorial"], _whole(number))
-    for above in _BINOMIAL.findall(latex):
-        found["binomial"] = max(found["binomial"], _whole(above))
+        found["factorial"] = max(found["factorial"], _whole(number))
+    for binomial in _BINOMIAL.finditer(latex):
+        found["binomial"] = max(found["binomial"], _whole(_argument(latex, binomial.end())[0]))
     found["parts"] = max(latex.count(","), latex.count("+") + latex.count("-"), latex.count(")"))
     found["bars"] = latex.count("|")
     found["depth"] = max(accumulate((sign in _OPENING) - (sign in _CLOSING) for sign in latex), default=0)
     found["functions"], found["series"] = len(_FUNCTION.findall(latex)), len(_SERIES.findall(latex))
-    for name, power in _powers(latex):
-        found[name] = max(found[name], power)
+    for name, size in _sizes_of_groups("{" + latex.replace(r"\left", "").replace(r"\right", "") + "}"):
+        found[name] = max(found[name], size)
     return found
 
 
-def _powers(latex: str) -> Iterator[tuple[str, float]]:
-    """Exponents, by what they stand on: a sign, a group (times those within it), or the lower bound of a sum."""
+def _sizes_of_groups(latex: str) -> Iterator[tuple[str, float]]:
+    """Factorials and binomials; exponents of a sign, of a group (times those within it) or of a sum's lower bound."""
     groups, before, at = [_Group(False)], _Group(False), 0
-    grouped = False
+    grouped, text = False, ""
     while at < len(latex):
         sign = latex[at]
         at += 1
         if sign == "^":
-            text, at = _exponent(latex, at)
-            power = before.power * _whole(text)
+            exponent, at = _argument(latex, at)
+            power = before.power * _whole(exponent)
             yield "bound" if before.below else "power" if grouped else "exponent", power
             groups[-1] = groups[-1]._replace(power=max(groups[-1].power, power))
+        elif sign == "!" and grouped:
+            yield "factorial", _whole(text)
         elif sign in _OPENING:
-            groups.append(_Group(latex[at - 2 : at - 1] == "_"))
+            groups.append(_Group(latex[at - 2 : at - 1] == "_", begins=at))
         elif sign in _CLOSING and len(groups) > 1:
             before, grouped = groups.pop(), True
+            text = latex[before.begins : at - 1]
+            yield "binomial", _whole(text.partition(r"\choose")[0]) if r"\choose" in text else 0.0
             groups[-1] = groups[-1]._replace(power=max(groups[-1].power, before.power))
         elif not sign.isspace():
             before, grouped = _Group(False), False
 
 
-def _exponent(latex: str, at: int) -> tuple[str, int]:
-    """The text of an exponent that begins here, and where it ends."""
-    while at < len(latex) and latex[at].isspace():
-        at += 1
+def _argument(latex: str, at: int) -> tuple[str, int]:
+    """The text of an exponent or argument that begins here, and where it ends."""
+    at = len(latex) - len(latex[at:].lstrip())
     if latex[at : at + 1] != "{":
         return latex[at : at + 1], at + 1
-    depth, end = 0, at
-    while end < len(latex):
-        depth += (latex[end] == "{") - (latex[end] == "}")
-        end += 1
-        if depth == 0:
-            break
+    depths = accumulate((sign == "{") - (sign == "}") for sign in latex[at:])
+    end = next((at + read for read, depth in enumerate(depths, 1) if depth == 0), len(latex))
     return latex[at + 1 : end - 1], end
 
 
