@@ -58,7 +58,7 @@ EXAMPLES = {
     "label": ("label runs/mine", "label runs/mine --from labels.csv"),
     "verify": ("verify runs/mine",),
     "replay": ("replay runs/mine --runs 100",),
-    "study": ("study convergence runs/mine",),
+    "study": ("study coins", "study convergence runs/mine"),
     "plan": ("plan mine.yaml",),
     "validate": ("validate mine.yaml",),
     "benchmarks": ("benchmarks", "benchmarks math", "benchmarks gpqa_diamond --json"),
