@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from inspect_ai import Epochs, SampleSource, Task, enqueue_sample, eval_async, task_with
 from inspect_ai._eval.loader import load_tasks, resolve_task_sandbox, solver_from_spec
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.log_layout import eval_log_name
 from inspect_ai._util.registry import registry_find, registry_info, registry_unqualified_name
 from inspect_ai.dataset import Sample
@@ -33,6 +34,7 @@ from inspect_ai.solver import SolverSpec, generate
 from inspect_ai.solver._task_state import sample_state
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from pydantic import TypeAdapter
+from rich.markup import render
 
 from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
@@ -392,7 +394,8 @@ _out = -1
 def error_text(error: BaseException) -> str:
     """An exception and its cause for people."""
     causes = [error] if error.__cause__ is None else [error, error.__cause__]
-    return "; ".join(f"{type(one).__name__}: {getattr(one, 'message', None) or one}" for one in causes)
+    said = (render(str(one.message)) if isinstance(one, PrerequisiteError) else one for one in causes)  # with markup
+    return "; ".join(f"{type(one).__name__}: {text}" for one, text in zip(causes, said, strict=True))
 
 
 def say(message: Mapping[str, Any]) -> None:

@@ -197,19 +197,10 @@ def _work(
         prepared = prepare(_loaded(config, overrides))
         place = run_directory(prepared.config, None if directory is None else Path(directory), fresh)
         shown = _opened(display, prepared.rubric.weights)
-        again = resuming_call(config, overrides, directory)
-        await execute(prepared, place, shown, lambda ended: shown.ended(ended, again), stops)
+        await execute(prepared, place, shown, lambda ended: shown.ended(ended, None), stops)
         return read_run(place)
 
     return work
-
-
-def resuming_call(config: Configuration, overrides: Sequence[str], directory: str | Path | None) -> str:
-    """The call that goes on with the run: the same, but for `fresh`."""
-    given = [repr(str(config)) if isinstance(config, str | Path) else "..."]
-    given += [repr(list(overrides))] if overrides else []
-    given += [f"directory={str(directory)!r}"] if directory is not None else []
-    return f"adaptive_eval.run({', '.join(given)})"
 
 
 def _loaded(config: Configuration, overrides: Sequence[str]) -> RunConfig:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from queue import SimpleQueue
 from threading import Thread
 from typing import Literal
@@ -21,7 +22,7 @@ from adaptive_eval.config.run import NotifyConfig, RunConfig
 from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.errors import AdaptiveEvalError, ConfigError, first_line
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.status import Status
+from adaptive_eval.record.status import Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.store import (
     AlarmRaised,
@@ -165,7 +166,8 @@ class Notifier(IdleWatcher):
     def ended(self, ended: Ended) -> None:
         """The run has ended, well or because the user has stopped it."""
         finished = ended.reason is not None and ended.reason.ends(ended.status.trials)
-        self._tell("end", "finished" if finished else "stopped", ended.why, ended.status)
+        last = tuple(map(Standing, ended.results.models if ended.results else ()))  # with what was asked ahead
+        self._tell("end", "finished" if finished else "stopped", ended.why, replace(ended.status, standings=last))
 
     def failed(self, error: Exception) -> None:
         """An error has ended it; of one that was not foreseen nobody knows what its text holds."""
@@ -205,7 +207,7 @@ class Notifier(IdleWatcher):
                 "reason": reason,
                 "leaders": [{"name": one.name, "score": one.score, "lo": one.lo, "hi": one.hi} for one in leaders],
                 "trials": 0 if seen is None else seen.trials,
-                "text": f"{self._name}: {reason}{first}",
+                "text": f"{self._name}: {reason.rstrip('.')}.{first}",
             }
         )
 

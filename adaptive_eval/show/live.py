@@ -79,7 +79,7 @@ class LiveDisplay(IdleWatcher):
             for line in self._events:
                 self._console.print(Text(line))
 
-    def ended(self, ended: Ended, command: str) -> None:
+    def ended(self, ended: Ended, command: str | None) -> None:
         told = Text(wrapped(last_screen(ended, command), self._console.width))
         told.highlight_regex(r"(?m)^FAIL: .*", "red")
         told.highlight_regex(r"(?m)^PASS: .*", "green")

@@ -25,7 +25,7 @@ from adaptive_eval.store import Event
 class QuietDisplay(IdleWatcher):
     """Shows nothing."""
 
-    def ended(self, ended: Ended, command: str) -> None:
+    def ended(self, ended: Ended, command: str | None) -> None:
         pass
 
 
@@ -67,7 +67,7 @@ class JsonDisplay(IdleWatcher):
     def stopping(self, in_flight: int) -> None:
         self._write({"record": "stopping", "in_flight": in_flight})
 
-    def ended(self, ended: Ended, command: str) -> None:
+    def ended(self, ended: Ended, command: str | None) -> None:
         self._write(
             {
                 "record": "ended",
@@ -157,7 +157,7 @@ class PlainDisplay:
         if self._timer is not None:
             self._timer.cancel()
 
-    def ended(self, ended: Ended, command: str) -> None:
+    def ended(self, ended: Ended, command: str | None) -> None:
         self._print(last_screen(ended, command))
 
     def _listen(self, seconds: float) -> None:

@@ -47,7 +47,7 @@ LONGEST_REASON = 1000
 LONGEST_WARNING = 400
 
 
-def last_screen(ended: Ended, command: str) -> str:
+def last_screen(ended: Ended, command: str | None) -> str:
     """The last screen as plain text; `command` continues the run."""
     found = [] if ended.results is None else findings(ended.results, ended.status.elapsed, ended.directory)
     lines = [*found, *_pending_batches(ended.status.batches), *_next_steps(ended, command)]
@@ -84,7 +84,7 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
             yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
 
 
-def _next_steps(ended: Ended, command: str) -> Iterator[str]:
+def _next_steps(ended: Ended, command: str | None) -> Iterator[str]:
     steps = ended.next_steps(command, shlex.quote(str(ended.directory)))
     yield from (f"{'' if at else 'to do':<10}{step}" for at, step in enumerate(steps))
     if ended.servers_up:
@@ -216,7 +216,7 @@ def _warnings(results: Results) -> Iterator[str]:
         more = f" (and so of {several(len(others), 'more model')})" if others else ""
         yield f"warning   {subject}{text}{more}"
     if len(alike) > SHOWN_WARNINGS:
-        yield f"          and {len(alike) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"
+        yield f"          and {several(len(alike) - SHOWN_WARNINGS, 'more warning')} in {RESULTS_FILE}"
 
 
 # -- costs and pending batches, for every display ---------------------------------------------------------------------

@@ -19,7 +19,6 @@ from patient_time import HANGS
 import adaptive_eval
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.notebook.started import resuming_call
 
 
 @pytest.fixture
@@ -73,9 +72,13 @@ def test_a_run_waits_for_its_end_where_no_loop_runs(place: Site, record: adaptiv
     assert adaptive_eval.run("run.yaml", display="none").directory == Path("runs/run"), "where the command puts it"
 
 
-async def test_a_run_waits_for_its_end_where_a_loop_runs_already(place: Site) -> None:
-    record = adaptive_eval.run(place.write(**ONCE), display="none")
+async def test_a_run_waits_for_its_end_where_a_loop_runs_already(
+    place: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = adaptive_eval.run(place.write(**ONCE | {"stopping": {"rule": "anytime"}}), display="plain")
     assert record.results is not None and record.results.run.status == "finished"
+    (to_do,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("to do ")]
+    assert to_do.endswith(", then run the same command again"), "a call has no options of a command"
 
 
 async def test_other_tasks_go_on_while_a_run_is_awaited(place: Site) -> None:
@@ -114,14 +117,6 @@ def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
         adaptive_eval.run(load_config(place.write()), ["seed=1"])
     with pytest.raises(StoreError):
         adaptive_eval.read_run("nowhere")
-
-
-def test_the_call_that_goes_on_has_all_that_this_one_was_given() -> None:
-    assert resuming_call(Path("a.yaml"), [], None) == "adaptive_eval.run('a.yaml')"
-    assert (
-        resuming_call("a.yaml", ["name=b"], "runs/c") == "adaptive_eval.run('a.yaml', ['name=b'], directory='runs/c')"
-    )
-    assert resuming_call({"name": "mapped"}, [], None) == "adaptive_eval.run(...)"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from patient_time import HANGS
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import NotifyConfig
 from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.status import CurrentTraffic, Status
 from adaptive_eval.running.notify import Notifier, open_notifier
 from adaptive_eval.store import AlarmRaised, ModelSetAside, ModelSettled, ReplicaLost, RunReader, ServersNoticed
@@ -85,11 +86,13 @@ def test_a_run_that_ends_tells_a_webhook_and_a_command_without_keys(
     monkeypatch.setenv("HOOK_URL", hook.url)
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
     notify = {"command": ["./tell"], "webhook_env": "HOOK_URL"}
-    assert site.run(site.write(notify=notify)).exit_code == ExitCode.REACHED
+    ahead = {"favour": "time"}  # answers that no look has judged are in the scores
+    assert site.run(site.write(notify=notify, trials=ahead)).exit_code == ExitCode.REACHED
     body = posted(hook)
     assert body["name"] == "run" and body["event"] == "end" and body["status"] == "finished"
     assert body["reason"].startswith("Finished") and body["leaders"][0]["name"] == "ada"
-    assert 0 < body["leaders"][0]["lo"] < body["leaders"][0]["score"] and body["trials"] > 0
+    first = json.loads((site.directory() / RESULTS_FILE).read_text())["models"][0]
+    assert body["leaders"][0] == {key: first[key] for key in ("name", "score", "lo", "hi")} and body["trials"] > 0
     told = json.loads((site.folder / "told.json").read_text())
     assert told["body"] == body and not {"HOOK_URL", "SOME_API_KEY"} & set(told["names"])
     with closing(RunReader.open(site.directory())) as reader:
@@ -183,7 +186,7 @@ async def test_who_serves_a_model_is_told_that_its_server_can_be_stopped(site: S
     notifier.closed()
     await asyncio.to_thread(notifier.close)
     (body,) = [hook.posted.get_nowait() for _ in range(hook.posted.qsize())]
-    assert body["event"] == "done" and body["model"] == "ada" and "can be stopped" in body["reason"]
+    assert body["event"] == "done" and body["model"] == "ada" and body["text"] == f"run: {body['reason']}."
 
 
 @pytest.mark.parametrize(

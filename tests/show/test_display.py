@@ -155,6 +155,8 @@ def test_what_is_as_frequent_in_the_answers_of_several_models_is_one_warning() -
         "warning   ada: it is set aside",
         "warning   bob: it is set aside",
     ]
+    six = tuple(Caution("odd", None, f"a warning {number}") for number in range(6))
+    assert "          and 1 more warning in results.json" in findings(replace(found, warnings=six), None, None)
 
 
 def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> None:
