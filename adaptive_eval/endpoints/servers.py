@@ -158,7 +158,9 @@ def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
     chosen = {key for key in off if getattr(sampling, key) is not None or key in sampling.extra_body}
     left = {key: defaults[key] for key in off if key not in chosen and defaults[key] != off[key]}
     if left and sampling.temperature != 0:
-        is_now = ", ".join(f"{key} {_plain(value)}" for key, value in left.items())
+        is_now = ", ".join(
+            f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in left.items()
+        )
         mend = ", ".join(f"{key}: {off[key]}" for key in left)
         text = (
             f"its server is llama.cpp, which leaves out improbable tokens unless told otherwise ({is_now}): this can "
@@ -170,10 +172,6 @@ def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
 def _number(value: object, otherwise: float) -> float:
     """The value if it is a number, else the default."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
-
-
-def _plain(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 class IdentifiedServers:

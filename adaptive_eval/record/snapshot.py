@@ -248,7 +248,7 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         drawn=tuple(SamplingFreedom.from_sampling(model.sampling) for model in config.models),
         created=created,
         decisions=config.stated(),
-        sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),
+        sampling=tuple({} if one.recorded else sent_sampling(one, one.sampling) for one in config.models),
         launched=launched_models(config.models),
         metrics=config.report.metrics,
         groups=question_groups(config, questions),

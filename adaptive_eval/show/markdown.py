@@ -509,7 +509,9 @@ def _repeat(view: RunView) -> Iterator[str]:
     again = repeatable(view)
     yield "## To repeat it"
     yield _sampling(again.models)
-    yield "What is empty was not sent: the server's default held."
+    recorded = any(row.recorded for row in (view.results.models if view.results else ()))
+    others = " Of recorded models the reports of their own runs say it." * recorded
+    yield f"What is empty was not sent: the server's default held.{others}"
     yield (
         f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{again.digest}`. This report was "
         f"written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy {np.__version__}, scipy "

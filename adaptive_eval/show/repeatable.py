@@ -27,7 +27,7 @@ class Repeatable:
     configuration: Mapping[str, object]
     """Without what is at its default, and without where the run lay."""
     models: tuple[Mapping[str, object], ...]
-    """Each model's name, its served name, and how its answers were drawn."""
+    """The name of each model that was asked, its served name, and how its answers were drawn."""
     digest: str
     """SHA-256 of the questions."""
     events: tuple[tuple[str, str], ...]
@@ -41,7 +41,7 @@ def repeatable(view: RunView) -> Repeatable:
     return Repeatable(
         version=str(begun[-1].body.get("version", "")) if begun else "",
         configuration=_configuration(config),
-        models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
+        models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.asked),
         digest=questions_digest(view.questions),
         events=tuple((minute(event.at), event.text) for event in view.events if event.text is not None),
     )

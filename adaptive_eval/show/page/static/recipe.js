@@ -81,6 +81,7 @@ function sampling(view) {
   const groups = new Map();
   // the results say what the requests carry; before there are any, the configuration says what they would
   for (const model of view.results?.models ?? view.configuration.models) {
+    if (model.recorded) continue; // it was asked as its own run says
     const settings = Object.entries(model.sampling).filter(([, value]) => present(value) && value !== false);
     const key = JSON.stringify(settings);
     if (!groups.has(key)) groups.set(key, { settings: new Map(settings), names: [] });
