@@ -78,8 +78,13 @@ def test_who_needs_an_extra_that_is_not_there_is_told_which(bare: Path, extra: s
     assert f"adaptive_eval.{module}" in told.stderr and "Traceback" not in told.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_without_an_extra_runs_are_as_they_were(tmp_path: Path, extra: str) -> None:
-    told = python(copy_without(tmp_path / "tree", extra), "-m", "pytest", "-q", "-n0", "tests/golden")
+WITHOUT = [
+    pytest.param(tuple(EXTRAS), id="all", marks=pytest.mark.slow),
+    *(pytest.param((extra,), id=extra, marks=pytest.mark.release) for extra in EXTRAS),
+]
+
+
+@pytest.mark.parametrize("extras", WITHOUT)
+def test_without_extras_runs_are_as_they_were(tmp_path: Path, extras: tuple[str, ...]) -> None:
+    told = python(copy_without(tmp_path / "tree", *extras), "-m", "pytest", "-q", "-n0", "tests/golden")
     assert told.returncode == 0, told.stdout

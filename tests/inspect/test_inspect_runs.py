@@ -453,6 +453,7 @@ def write_two(site: Site, **code: object) -> Path:
     return config
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_does_not_start_is_told_beside_other_tasks_and_before_a_run(site: Site) -> None:
     config = write_two(site, sandbox="unstartable")
     ended = run(site, config)
@@ -468,6 +469,7 @@ def test_a_sandbox_that_does_not_start_is_told_beside_other_tasks_and_before_a_r
     assert "first     0: what is 6 * 7?" in told.output
 
 
+@pytest.mark.slow
 def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     models = [{"name": name, "inspect": f"scripted/{name}"} for name in ("p95", "away")]
     told = run(site, write(site, "exactly", models=models), "--dry-run")
@@ -480,8 +482,12 @@ def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     ("code", "told"),
     [
         ({"inspect": "tasks.py@fetched"}, "'port'; give `-T port=VALUE`, or in a configuration `args: {port: VALUE}`"),
-        ({"sandbox": "podmn"}, "sandbox: SandboxEnvironment type 'podmn' not recognized; known are "),
-        ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; did you mean docker?"),
+        pytest.param({"sandbox": "podmn"}, "type 'podmn' not recognized; known are ", marks=pytest.mark.slow),
+        pytest.param(
+            {"sandbox": "dokcer:compose.yaml"},
+            "type 'dokcer' not recognized; did you mean docker?",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_a_task_lacks_is_told_with_its_benchmark(site: Site, code: dict[str, object], told: str) -> None:

@@ -66,6 +66,7 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
     assert "of 24 answers 1 never came, since its server failed these requests every time; its score is" in told
 
 
+@pytest.mark.slow
 def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_mended(tmp_path: Path) -> None:
     with listening(failing("bob", 4)) as server:
         config = write_config(tmp_path, server)
