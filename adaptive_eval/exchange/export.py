@@ -68,6 +68,8 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
     if request.texts is not None and form.texts is None:
         having = ", ".join(name for name, one in EXPORTS.items() if one.texts is not None)
         raise ConfigError(f"--text and --no-text are for {having}, but the format is {request.format}; leave them out")
+    if path == Path("-"):
+        raise ConfigError("an export is a file or a folder, not the standard output; name one after --output")
     texts = bool(form.texts if request.texts is None else request.texts)
     with opened_source(request.directory) as source:
         folder_or_file = (

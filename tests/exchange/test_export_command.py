@@ -74,6 +74,7 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
         (["--format", "xlsx"], "--format must be one of npz, csv, jsonl, inspect, but got 'xlsx'"),
         (["--format", "npz", "--text"], "--text and --no-text are for csv, jsonl, but the format is npz"),
         (["--format", "csv", "--output", "."], "is a folder, but this format is one file"),
+        (["--format", "csv", "--output", "-"], "not the standard output; name one after --output"),
         (["--format", "inspect", "--output", "made.yaml"], "is a file, but this format is a folder of files"),
     ],
 )
