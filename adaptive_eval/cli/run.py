@@ -96,7 +96,7 @@ def run(
         options = TaskOptions(model or (), task_args or (), prices or (), most, budget)
         settings = load_settings(config, overrides or (), options)
         prepared = prepare(settings)
-        directory = run_directory(settings, run_dir, fresh)
+        directory = run_directory(prepared, run_dir, fresh)
         if ray is None and "sites" in settings.servers.model_fields_set:
             typer.echo("note: servers.sites has no effect without --ray", err=True)
         if dry_run:

@@ -195,7 +195,7 @@ def _work(
 ) -> Work:
     async def work(stops: StopRequests) -> RunRecord:
         prepared = prepare(_loaded(config, overrides))
-        place = run_directory(prepared.config, None if directory is None else Path(directory), fresh)
+        place = run_directory(prepared, None if directory is None else Path(directory), fresh)
         shown = _opened(display, prepared.rubric.weights)
         await execute(prepared, place, shown, lambda ended: shown.ended(ended, None), stops)
         return read_run(place)

@@ -15,7 +15,8 @@ import numpy as np
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import BudgetAccount
-from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.core.types import NO_COST
+from adaptive_eval.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.record.build import build_unjudged
 from adaptive_eval.record.ending import Ended, note_fatal_error
 from adaptive_eval.record.history import stored_trial_count
@@ -41,9 +42,13 @@ from adaptive_eval.store import (
     CommitBatch,
     GreedyBegun,
     OpenedStore,
+    RunHeader,
+    RunReader,
     Store,
+    require_same_meaning,
 )
 from adaptive_eval.store.address import LedgerAddress
+from adaptive_eval.store.spending import spent_in_all
 from adaptive_eval.store.whereabouts import (
     fresh_directory,
     newest_directory,
@@ -53,19 +58,33 @@ from adaptive_eval.store.whereabouts import (
 )
 
 
-def run_directory(config: RunConfig, given: Path | None, fresh: bool) -> Path:
-    """The directory of a run: the given one, else the newest of its name, or with `fresh` a new one beside it."""
+def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Path:
+    """The directory of a run: the given one, else the newest of its name; a new one beside it with `fresh`, or if that
+    run was begun with other settings and has bought nothing, since a first try that failed keeps nobody from a second.
+    """
     if given is None:
-        section = config.store
+        section = prepared.config.store
         ledger_runs = run_names_in(LedgerAddress.parse(section.ledger)) if section.ledger else []
-        place = section.folder, config.name, ledger_runs
-        return fresh_directory(*place) if fresh else newest_directory(*place)
+        place = section.folder, prepared.config.name, ledger_runs
+        newest = newest_directory(*place)
+        return fresh_directory(*place) if fresh or _is_empty_and_differs(newest, prepared.header) else newest
     if fresh:
         raise ConfigError(
             "fresh (--fresh) chooses a new directory, so it cannot be combined with one that is given (--run-dir); "
             "give only one of the two"
         )
     return given
+
+
+def _is_empty_and_differs(directory: Path, header: RunHeader) -> bool:
+    with RunReader.if_begun(directory) as reader:
+        if reader is None or reader.trial_count() or reader.in_flight() or spent_in_all(reader) != NO_COST:
+            return False
+        try:
+            require_same_meaning(reader.header(), header, directory)
+        except RunChanged:
+            return True
+    return False
 
 
 def place_ledger(config: RunConfig, directory: Path, name: str | None = None) -> None:

@@ -215,6 +215,21 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
         assert RunResumed.KIND in [event.kind for event in reader.events()], "the newest is continued"
 
 
+def test_a_run_that_has_bought_nothing_keeps_nobody_from_other_settings(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(site.folder)
+    words = ["--display", "none", "--set", "trials.min=2", "--set", "trials.max=2"]
+    refused = CliRunner().invoke(app, ["run", str(site.write(budget={"trials": 1})), *words])
+    assert refused.exit_code == ExitCode.SPENT, refused.output
+    assert not Found.of(site.directory()).outcomes
+    other = ["run", str(site.write(prompt="Now: {prompt}")), *words]
+    CliRunner().invoke(app, other)
+    assert Found.of(site.directory("run~2")).outcomes
+    changed = CliRunner().invoke(app, ["run", str(site.write(prompt="Again: {prompt}")), *words])
+    assert changed.exit_code == ExitCode.CONFIGURATION and "--fresh" in changed.stderr, "that one has answers"
+
+
 def test_fresh_and_a_directory_exclude_each_other(site: Site) -> None:
     refused = site.run(site.write(), "--fresh")
     assert refused.exit_code == ExitCode.CONFIGURATION
