@@ -132,7 +132,7 @@ class ModelEndpoint:
             except Failure as failure:
                 answers = await self._persist(request, failure)
         except Rejected as error:
-            known = self._sender.knows_streaming
+            known = self._sender.is_known_to_stream
             if not isinstance(error, Refusal) or not request.may_be_mended(error, known):
                 raise
             if not known and request.body.get("stream") and "stream" in str(error).lower():
@@ -173,7 +173,7 @@ class ModelEndpoint:
         pending: Failure | None = first
         # one long answer must not take with it the others of its request: they part at the first time-out
         timeouts = 1 if len(request.seeds) > 1 else self._limits.attempts
-        mendable = isinstance(first, Refused) and request.may_be_mended(first.refusal, self._sender.knows_streaming)
+        mendable = isinstance(first, Refused) and request.may_be_mended(first.refusal, self._sender.is_known_to_stream)
         refusals = 2 if mendable else max(OF_ONE, self._limits.attempts)
         lone = LoneFailures(self._sender.traffic)
         sender = self._sender
@@ -191,8 +191,8 @@ class ModelEndpoint:
                 self._sender.traffic.answered += 1
             await _require_allowed(request)
             self._sender.traffic.retries += 1
-            if self._sender.streaming:  # else one that was to be mended by asking without may hang unseen
-                request.body = self._bodies.body(request.prompt, request.seeds)
+            if sender.streaming is not None:  # others have shown meanwhile whether the servers stream
+                request.body = self._bodies.body(request.prompt, request.seeds, sender.streaming)
             return await self._sender.send(request)
 
         try:

@@ -56,9 +56,9 @@ class RequestSender:
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self.clock, sleep)
 
     @property
-    def knows_streaming(self) -> bool:
-        """Whether it is known that the servers stream, or that they do not."""
-        return self.streaming is not None
+    def is_known_to_stream(self) -> bool:
+        """Whether it is known that the servers stream."""
+        return self.streaming is True
 
     def start(self) -> None:
         """Begin to watch replicas and attempts."""
@@ -135,7 +135,7 @@ class RequestSender:
         """The failure of a refused request, which is sent again unless the refusal is believed."""
         self.traffic.failed(FailureKind.REFUSED, refusal)
         request.refusal = refusal
-        if request.may_be_mended(refusal, self.knows_streaming):
+        if request.may_be_mended(refusal, self.is_known_to_stream):
             return Refused(refusal, believed=False)
         return Refused(refusal, self._care.refused(replica, refusal, sent_at, self.overdue.pending(replica)))
 
