@@ -194,8 +194,8 @@ def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
 
 def _turns(results: Results) -> Iterator[str]:
     for row in results.turns:
-        swaps = f"{row.swaps} swap{'s' if row.swaps > 1 else ''}"
-        yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
+        loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
+        yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
 
 
 def _fixed_share(trials: int, fixed: int) -> str:

@@ -145,7 +145,7 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found,
     (row,) = found["turns"]
     assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
     assert row["seconds"] == pytest.approx(sum(event.seconds for event in starts))
-    assert re.search(rf"in turn   3 models on gpu0: {len(starts)} swaps, \d+s", ended.stdout)
+    assert re.search(rf"in turn   3 models on gpu0: {len(starts)} loads, \d+s", ended.stdout)
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, e
         assert any(name.startswith(f"{one.model}-{one.on}") for name in logs), "one for each place that it was at"
     rows = results(site.directory())["turns"]
     assert {row["on"] for row in rows} <= {"0", "1"} and rows
-    assert re.search(r"in turn   \d models on [01]: \d+ swaps, \d+s", ended.stdout)
+    assert re.search(r"in turn   \d models on [01]: \d+ loads, \d+s", ended.stdout)
 
 
 @pytest.mark.slow

@@ -52,7 +52,8 @@ class Wandb:
         self._run.config.update(dict(settings(view)), allow_val_change=True)
         self._run.define_metric("*", step_metric="trials")
         known = 0 if self._run.offline else int(self._run.summary.get("look", 0))
-        return TrackedRun(known, f"offline: wandb sync {self._run.dir}/.." if self._run.offline else str(self._run.url))
+        offline = f"offline: wandb sync {Path(self._run.dir).parent}"
+        return TrackedRun(known, offline if self._run.offline else str(self._run.url))
 
     def log(self, points: Sequence[Point]) -> None:
         for point in points:

@@ -169,7 +169,7 @@ function turns(state) {
     count(one.swaps),
     duration(one.seconds),
   ]);
-  return rows.length ? grid(state, "Models that took turns", ["On", "Models", "Swaps", "Time for them"], rows) : null;
+  return rows.length ? grid(state, "Models that took turns", ["On", "Models", "Loads", "Time for them"], rows) : null;
 }
 
 /** What batch services have. @param {State} state */
