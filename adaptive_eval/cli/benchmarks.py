@@ -35,7 +35,8 @@ def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("ru
     """
     with reported():
         known = named_benchmarks(Path.cwd())
-        found = [one for one in known if word is None or _is_about(one, word.lower())]
+        told = ((one, f"{one.name}\n{one.about}\n{one.description}".lower()) for one in known)
+        found = [one for one, text in told if word is None or word.lower() in text]
         if word is not None and not found:
             near = near_names(word, [one.name for one in known])
             raise ConfigError(f"no benchmark here has {word!r} in its name or description{near}")
@@ -57,10 +58,6 @@ def benchmarks(word: Word = None, as_json: AsJson = False, runs: Runs = Path("ru
         missing = [how for package, how in PACKAGES.items() if not any(one.name.startswith(package) for one in known)]
         for how in missing if word is None else ():
             typer.echo(f"More: {how}")
-
-
-def _is_about(one: NamedBenchmark, word: str) -> bool:
-    return any(word in text.lower() for text in (one.name, one.about, one.description))
 
 
 def _licence(found: Iterable[NamedBenchmark], source: str) -> str:

@@ -51,7 +51,8 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     keys = asyncio.run(check_keys(prepared))
     found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), elsewhere))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
-    healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared)
+    up = {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
+    healthy &= show_answers(asyncio.run(try_answers(prepared, up)), prepared)
     place = "a new run" if there is None else f"resumes, {count(there)} trials are there"
     repeated = repeated_questions(prepared.questions)
     for line in (
@@ -82,11 +83,6 @@ def show_health(found: Mapping[str, Health]) -> bool:
     for text, names in noticed.items():
         typer.echo(f"warn  {', '.join(dict.fromkeys(names))}  {safe_line(text, 400)}")
     return all(health.ok for health in found.values())
-
-
-def _up(prepared: PreparedRun, found: Mapping[str, Health]) -> set[str]:
-    """The models that can be asked now: the run starts no server for a rehearsal."""
-    return {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
 
 
 def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:

@@ -53,7 +53,8 @@ class TaskOptions(NamedTuple):
 
 def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) -> RunConfig:
     """The configuration in a file, or that of a task of Inspect with the models that are named."""
-    if config.suffix in CONFIGURATIONS or (not options.models and _is_no_task(config)):
+    is_task = config.suffix == ".py" or "@" in config.name or (len(config.parts) == 2 and not config.exists())
+    if config.suffix in CONFIGURATIONS or not (options.models or is_task):
         if options.words:
             raise ConfigError(
                 f"{options.words[0]} is for tasks of Inspect; {config} is a configuration: write it there"
@@ -74,10 +75,6 @@ def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) 
         "budget": {} if options.budget is None else _cap(options.budget),
     }
     return config_from_mapping(settings, [*(f"benchmark.args.{one}" for one in options.args), *overrides])
-
-
-def _is_no_task(config: Path) -> bool:
-    return config.suffix != ".py" and "@" not in config.name and (config.exists() or len(config.parts) != 2)
 
 
 def _price(said: str) -> tuple[str, dict[str, float]]:

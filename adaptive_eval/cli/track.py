@@ -47,7 +47,8 @@ def track(
         with alone(run / "logs" / f"tracking-{name}.lock"):
             feed.poll()
             try:
-                follow(feed, _tracker(wandb, (project, entity, group), (experiment, tracking_uri)), _tell)
+                tracker = _tracker(wandb, (project, entity, group), (experiment, tracking_uri))
+                follow(feed, tracker, lambda where: typer.echo(safe_line(redact_password(where), 400)))
             except (ConfigError, StoreError):
                 raise
             except Exception as error:  # what a tracker's library may raise is its own affair
@@ -64,7 +65,3 @@ def _tracker(wandb: bool, at_wandb: tuple[Text, Text, Text], at_mlflow: tuple[Te
     from adaptive_eval.show.track.to_mlflow import Mlflow
 
     return Mlflow(*at_mlflow)
-
-
-def _tell(where: str) -> None:
-    typer.echo(safe_line(redact_password(where), 400))

@@ -15,7 +15,15 @@ from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.record.by_group import BENCHMARK
 from adaptive_eval.record.finding import Findings
-from adaptive_eval.record.gate import GatePart, Outcomes, gate_rows, gate_rows_of_parts, gate_terms
+from adaptive_eval.record.gate import (
+    NOT_ANSWERS,
+    UNDECIDED,
+    GatePart,
+    Outcomes,
+    gate_rows,
+    gate_rows_of_parts,
+    gate_terms,
+)
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.question_rows import CountedRows
 from adaptive_eval.record.removed_models import counted_gpu_seconds
@@ -39,6 +47,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
 from adaptive_eval.record.warnings import (
     cautions,
+    is_alarmed,
     judge_caution,
     prior_caution,
     repeat_cautions,
@@ -176,6 +185,9 @@ def _build_gate(
     asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
     if asked is None:
         return (), {}
+    if is_alarmed(snapshot.subject.decisions, snapshot.noticed):
+        names = (str(pair.worse if pair.better == asked.baseline else pair.better) for pair in pairs)
+        return tuple(GateRow(name, asked.baseline, UNDECIDED, NOT_ANSWERS) for name in names), {}
     asked = asked._replace(goes_on=snapshot.run.status == "running")
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
     each = most_by_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)

@@ -240,7 +240,10 @@ class Ending:
         if self.gated and not self.asked:
             yield f"this start asked nothing, the outcome is an earlier one's: for a new build begin anew ({AFRESH})"
         models, reason = () if self.results is None else self.results.models, self.reason
-        if self.fatal_error is not None:
+        if self.fatal_error is not None and self.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
+            yield f"after a change of prompt, model or server begin anew ({AFRESH})"
+            yield f"after one of grader or answer keys: adaptive-eval regrade {run} --config CONFIG"
+        elif self.fatal_error is not None:
             yield f"mend that, {then}"
         elif self.ungraded and any(row.signals.get("unanswered") for row in models):
             yield f"see to the servers that fail some requests every time, {then}"

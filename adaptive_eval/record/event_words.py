@@ -100,7 +100,9 @@ def _model_sentence(event: Event) -> str | None:
             what = "what it had is asked again, and it is placed anew"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
         case ServerRests() if event.batches_of:
-            back = _batches_back(event.batches_of)
+            one = len(event.batches_of) == 1
+            batches = f"the batch{'' if one else 'es'} of {first_few(event.batches_of, NAMED)}"
+            back = f"{batches} {'is' if one else 'are'} back"
             return f"{event.model}: nothing to ask it before {back}; its server is stopped, or asleep, until then"
         case ServerRests():
             return f"{event.model}: nothing is asked of it now; its server is stopped, and started again if need be"
@@ -122,11 +124,6 @@ def _model_sentence(event: Event) -> str | None:
             again = f"it is started again ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"
     return None
-
-
-def _batches_back(models: Sequence[str]) -> str:
-    one = len(models) == 1
-    return f"the batch{'' if one else 'es'} of {first_few(models, NAMED)} {'is' if one else 'are'} back"
 
 
 def _changed_settings(changes: Sequence[Change]) -> Iterator[str]:

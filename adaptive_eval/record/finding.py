@@ -11,6 +11,7 @@ from adaptive_eval.record.gate import OUTCOMES, Outcomes
 from adaptive_eval.record.lines import safe_line, safe_name, several
 from adaptive_eval.record.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import objective_view
 
 LONGEST_NAME = 40
@@ -91,6 +92,8 @@ def _finding(results: Results) -> str:
     asked = objective_view(results.decisions)
     if not scored:
         return "No model has a score yet."
+    if is_alarmed(results.decisions, results.warnings):
+        return "No ranking: of every model all answers are empty, alike, unread or wrong."
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
         known = "is" if done == 1 else "are"

@@ -73,6 +73,7 @@ def gate_rows(
 
 TURNED = "it was called, and later trials point the other way"
 ENDED_FIRST = "the run ended before it was known"
+NOT_ANSWERS = "the answers cannot be what was asked for"
 NO_ANSWER = "timed out, are empty or have no grade"
 
 

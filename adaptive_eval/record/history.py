@@ -41,14 +41,10 @@ from scorio.moments import CountArray
 def recorded_horizons(events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
     """The horizons that a stored run had before that of its newest configuration."""
     found: list[EarlierHorizon] = []
-    for change in changed_horizons(_since_regraded(events)):
+    anew = [at for at, event in enumerate(events) if isinstance(event, TrialsRegraded) and event.opening is not None]
+    for change in changed_horizons(events[anew[-1] + 1 :] if anew else events):
         _append(found, change.was, change.looks)
     return tuple(found)
-
-
-def _since_regraded(events: Sequence[Event]) -> Sequence[Event]:
-    anew = [at for at, event in enumerate(events) if isinstance(event, TrialsRegraded) and event.opening is not None]
-    return events[anew[-1] + 1 :] if anew else events
 
 
 def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:

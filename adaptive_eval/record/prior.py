@@ -185,16 +185,15 @@ def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
     if theirs.names != ours.names or theirs.weights != ours.weights:
         there, here = (", ".join(one.names) for one in (theirs, ours))
         yield f"was graded by another rubric ({there}, not {here}); `adaptive-eval regrade` it with this one"
-    elif ours != theirs and _uses_thresholds(ours, theirs):
+        return
+    fitted = (
+        one.lacks or one.medians or (isinstance(one, SchemaRubric) and one.schema.thresholds) for one in (ours, theirs)
+    )
+    if ours != theirs and any(fitted):
         yield (
             "was graded with other thresholds, so that its categories mean something else; take them from it, with "
             "`rubric: {fit: {run: ...}}`"
         )
-
-
-def _uses_thresholds(*rubrics: Rubric) -> bool:
-    """Some category depends on fitted thresholds."""
-    return any(one.lacks or one.medians or (isinstance(one, SchemaRubric) and one.schema.thresholds) for one in rubrics)
 
 
 def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from adaptive_eval.record.warnings import (
     decision_cautions,
     horizon_cautions,
     import_cautions,
+    is_alarmed,
     loss_cautions,
     notice_cautions,
     opponent_caution,
@@ -133,6 +134,9 @@ def take_snapshot(
         return None
     bench, reason = controller.plan.bench, result.reason
     _, recorded = prior_and_recorded_counts(bench)
+    alarms = tuple(alarm_cautions(subject.models, usages, events))
+    if reason is not None and is_alarmed(subject.decisions, alarms):
+        reason, stopped = None, True
     finished = reason is not None and reason.ends(sum(row.trials for row in result.models))
     order = [row.model for row in result.models]
     return Snapshot(
@@ -146,7 +150,7 @@ def take_snapshot(
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         usages=tuple(usage.copy() for usage in usages),
         noticed=(
-            *alarm_cautions(subject.models, usages, events),
+            *alarms,
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
             *decision_cautions(events),
             *uncounted_caution(int(controller.counts_with_kept.sum()), int(controller.arrived.sum()), events),

@@ -281,6 +281,13 @@ def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: S
             yield Caution(fault, name, f"{fault_sentence(fault, usage.answers.number)}{shown}")
 
 
+def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:
+    """Whether no model's answers can be what was asked for, and the user has not said that they are."""
+    stopping = decisions.get("stopping")
+    accepted = isinstance(stopping, Mapping) and stopping.get("on_alarm") == "never"
+    return not accepted and any(one.kind == "alarm" for one in cautions)
+
+
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
     """Calls that stand although the scores have turned since."""
     for better, worse in pairs:

@@ -133,10 +133,10 @@ class Alarms:
         whom = "every model" if everyone else "a model"
         return "\n".join(
             [
-                f"stopped at the first look: the answers of {whom} cannot be what was asked for",
+                f"the answers of {whom} cannot be what was asked for, as the first look shows",
                 *lines,
-                "Every answer is stored. After a change of grader or answer keys `adaptive-eval regrade RUN --config "
-                "CONFIG` grades them anew, and the run goes on; if all is as it should be, go on with "
-                "--set stopping.on_alarm=never",
+                "Every answer is stored. After a change of prompt, model or server begin anew (--fresh). After one of "
+                "grader or answer keys `adaptive-eval regrade RUN --config CONFIG` grades them anew, and the run goes "
+                "on; if all is as it should be, go on with --set stopping.on_alarm=never",
             ]
         )

@@ -149,7 +149,8 @@ def _findings(view: RunView) -> Iterator[str]:
         yield from (markdown_cell(one, 1000) for one in _without_look(view))
         return
     yield from _verdicts(results)
-    yield from _mishap(view)
+    if view.error is not None:
+        yield f"The run was stopped by an error: {markdown_cell(view.error, 1000)}"
     yield _ranking(results)
     yield _headline(results)
     if (counted := counted_sentence(results)) is not None:
@@ -218,11 +219,6 @@ def _early_end(results: Results) -> Iterator[str]:
         "Verdicts and intervals are of avg@N."
         + ("" if found.spread is None else f" In these runs its errors spread by {found.spread:.2f} sigma.")
     )
-
-
-def _mishap(view: RunView) -> Iterator[str]:
-    if view.error is not None:
-        yield f"The run was stopped by an error: {markdown_cell(view.error, 1000)}"
 
 
 def _headline(results: Results) -> str:

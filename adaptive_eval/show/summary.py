@@ -76,7 +76,9 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
         yield f"grading   {grading_in_short(results.cost.grading)}"
     if (beside := other_costs_in_short(results.cost.beside)) is not None:
         yield f"besides   {beside}; it counts against your budget"
-    yield from _turns(results)
+    for row in results.turns:
+        loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
+        yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
     yield from _warnings(results)
     if directory is not None and not is_address(directory):  # beside which there is no file
         yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
@@ -166,8 +168,9 @@ def _pair_need(results: Results, pair: PairRow) -> str:
 
 def cost_line(results: Results, elapsed: float | None) -> str:
     """Trials, beside those of a fixed design, and what they have used."""
-    cost = results.cost
-    parts = [f"{count(cost.trials)} trials ({_fixed_share(cost.trials, cost.fixed_trials)})"]
+    cost, fixed = results.cost, results.cost.fixed_trials
+    share = f"{cost.trials / fixed:.0%} of a fixed design's" if cost.trials <= fixed else "trials.max now allows"
+    parts = [f"{count(cost.trials)} trials ({share} {count(fixed)})"]
     parts += [f"{count(cost.asked_in_vain)} extra answers requested to save time"] if cost.asked_in_vain else []
     parts += _used(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
     parts += _server_time(results)
@@ -190,18 +193,6 @@ def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
         yield f"pending   {safe_name(row.model, WIDEST_NAME)}: {where}"
     if len(rows) > SHOWN_ROWS:
         yield f"          and {len(rows) - SHOWN_ROWS} more batches"
-
-
-def _turns(results: Results) -> Iterator[str]:
-    for row in results.turns:
-        loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
-        yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
-
-
-def _fixed_share(trials: int, fixed: int) -> str:
-    if trials > fixed:
-        return f"trials.max now allows {count(fixed)}"
-    return f"{trials / fixed:.0%} of a fixed design's {count(fixed)}"
 
 
 def _warnings(results: Results) -> Iterator[str]:

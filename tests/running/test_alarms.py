@@ -108,10 +108,18 @@ def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(pl
     # it does not go on by itself, asks nothing, and says the alarm once in its store
     assert place.run(grader=NEVER, concurrency=1).exit_code == ExitCode.SPENT
     assert len(server.asked) == asked and len(place.alarms()) == 2
-    report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md"])
-    assert "hold nothing that the grader takes for an answer" in report.stdout + "".join(
-        path.read_text() for path in place.run_dir.rglob("*.md")
-    )
+    report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"])
+    assert "hold nothing that the grader takes for an answer" in report.stdout
+    # no ranking, and no result, is made of such answers; the same command would end as this one has
+    assert "No ranking: of every model all answers are empty, alike, unread or wrong." in report.stdout
+    assert "begin anew (--fresh" in report.stdout and "same command" not in report.stdout
+
+
+def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) -> None:
+    gate = {"kind": "baseline", "baseline": MODELS[0], "gate": True}
+    assert place.run(grader=NEVER, objective=gate, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
+    results = json.loads((place.run_dir / "results.json").read_bytes())
+    assert [row["outcome"] for row in results["gate"]] == ["UNDECIDED"] and results["run"]["status"] == "stopped"
 
 
 def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: Saying) -> None:

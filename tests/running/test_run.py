@@ -453,6 +453,11 @@ def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
     needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
     assert needed and int(larger) >= 2 * max(one or 0.0 for one in needed), "it would be given up again"
     assert said == f"to do     raise trials.max to {larger}" and command.startswith("adaptive-eval run ")
+    # whoever watches knows the limits of now, but not whether they stand in a file
+    again = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=3", "--set", "budget.trials=1000")
+    assert again.exit_code == ExitCode.SPENT
+    watched = CliRunner().invoke(app, ["monitor", str(site.directory()), "--once", "--display", "plain"])
+    assert "adaptive-eval run CONFIG " in watched.stdout and "--set budget.trials=1000" in watched.stdout
 
 
 def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:

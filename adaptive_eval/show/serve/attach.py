@@ -19,7 +19,7 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
 from adaptive_eval.show.summary import WIDEST_NAME, findings
 from adaptive_eval.show.text import count, fit_columns
-from adaptive_eval.store import events_since_start, is_held
+from adaptive_eval.store import SettingsChanged, events_of_kind, events_since_start, is_held
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.whereabouts import holds_ledger
 
@@ -107,8 +107,12 @@ def show_end(feed: Feed, display: Display) -> ExitCode:
 
 
 def continuing_command(feed: Feed) -> str:
-    """The command that continues the run; only who started it knows its configuration's name."""
-    return f"adaptive-eval run CONFIG --run-dir {shlex.quote(str(feed.directory))}"
+    """The command that continues the run under its limits of now, which need not stand in a file; only who started it
+    knows its configuration's name."""
+    changed = [change for one in events_of_kind(feed.sums.events, SettingsChanged) for change in one.changes]
+    now = {path: value for path, _, value in changed if path.startswith(("budget.", "trials.max"))}
+    sets = [word for path, value in now.items() if value is not None for word in ("--set", f"{path}={value}")]
+    return f"adaptive-eval run CONFIG {shlex.join(['--run-dir', str(feed.directory), *sets])}"
 
 
 class _Shown:
