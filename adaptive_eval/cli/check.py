@@ -93,9 +93,11 @@ def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
         typer.echo(f"{head}  {safe_line(one.question.prompt, SHOWN_CHARACTERS)!r}")
         for line in _answer_lines(one, prepared.rubric, longest.get(one.model)):
             typer.echo(f"        {line}")
-    answered = [one for one in tried if isinstance(one.answer, Answer)]
-    if answered and all(isinstance(one.grade, GraderError) for one in answered):
+    grades = [one.grade for one in tried if isinstance(one.answer, Answer)]
+    if grades and all(isinstance(one, GraderError) for one in grades):
         typer.echo("warn  none of these answers has a grade, and without grades a run decides nothing: mend the grader")
+    if grades and all(isinstance(one, Grade) and one.signals.get("has_answer") is False for one in grades):
+        typer.echo("warn  the grader finds nothing in any of these answers: look at prompt, server and grader")
     return all(isinstance(one.answer, Answer) for one in tried)
 
 

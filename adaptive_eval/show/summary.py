@@ -69,7 +69,8 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
         yield ""
         yield from _pair_lines(results)
     if draws_questions(results.decisions):
-        asked = _from_to([row.trials for row in results.models])
+        least, most = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
+        asked = most if least == most else f"{least} to {most}"
         yield f"drawn     {asked} of {count(results.fixed_each)} questions of each model; scores are for all"
     yield f"cost      {cost_line(results, elapsed)}"
     if results.cost.grading is not None:
@@ -91,11 +92,6 @@ def _next_steps(ended: Ended, command: str | None) -> Iterator[str]:
     yield from (f"{'' if at else 'to do':<10}{step}" for at, step in enumerate(steps))
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
-
-
-def _from_to(numbers: Sequence[int]) -> str:
-    least, most = min(numbers), max(numbers)
-    return count(most) if least == most else f"{count(least)} to {count(most)}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:

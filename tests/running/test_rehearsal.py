@@ -143,7 +143,9 @@ def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
         told = site.run(site.write(models=models, grader=grader), "--dry-run")
     assert told.stdout.count("no grade: the judge gave no verdict") == 6
     assert "warn  none of these answers has a grade" in told.stdout
-    assert "none of these answers" not in site.run(site.write(), "--dry-run").stdout
+    unread = site.run(site.write(grader={"kind": "json", "field": "answer"}), "--dry-run")
+    assert "warn  the grader finds nothing in any of these answers" in unread.stdout
+    assert "these answers" not in site.run(site.write(), "--dry-run").stdout
 
 
 def test_an_answer_that_its_server_cut_off_before_max_tokens_is_told(

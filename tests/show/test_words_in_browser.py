@@ -176,6 +176,12 @@ def test_the_numbers_of_an_axis_do_not_crowd(tabs: Tabs) -> None:
         page.wait_for_function("document.querySelectorAll('#ranking text.tick').length > 0")
         shown = page.evaluate("document.querySelectorAll('#ranking thead text.tick').length")
         assert shown >= 2 and page.evaluate(CROWDED) == [], width
+    view = simulated(near)
+    assert view.results is not None
+    rows = tuple(replace(row, score=0.0, lo=0.0, hi=0.012) for row in view.results.models)
+    page = tabs.report(report_page(replace(view, results=replace(view.results, models=rows))))
+    page.wait_for_function("document.querySelectorAll('#ranking text.tick').length > 0")
+    assert page.locator("#ranking thead text.tick").first.text_content() == "0.0%", "no score is below"
 
 
 @pytest.mark.browser

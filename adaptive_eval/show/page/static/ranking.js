@@ -122,7 +122,7 @@ function plotScale(rows, facts) {
     from,
     to,
     at: (/** @type {number} */ value) => `${place(value).toFixed(2)}%`,
-    ticks: ticks(from, to, TICKS),
+    ticks: ticks(Math.max(from, facts.low), Math.min(to, facts.high), TICKS),
   };
 }
 
