@@ -181,7 +181,7 @@ def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
     page = tabs.report(report_page(view))
     told = page.inner_text(".lead")
     assert "stopped" in page.inner_text("h1")
-    assert "Stopped by an error: model-a: 401 <b>refused</b>" in told and "the same command" not in told
+    assert "Stopped by an error: model-a: 401 <b>refused</b>." in told and "the same command" not in told
 
 
 def test_hostile_texts_stay_texts(tabs: Tabs) -> None:

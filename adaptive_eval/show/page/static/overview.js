@@ -70,7 +70,8 @@ export function headline({ view, live }) {
 
 /** How the run has ended: of an error its first line. @param {RunView} view */
 function ending(view) {
-  return plain(view.error === null ? (view.ended ?? "") : `Stopped by an error: ${view.error}`, 1000);
+  const { error, ended } = view;
+  return plain(error === null ? (ended ?? "") : `Stopped by an error: ${error.replace(/[.:]$/, "")}.`, 1000);
 }
 
 /** @param {RunView} view */
