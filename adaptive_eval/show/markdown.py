@@ -125,6 +125,8 @@ def pull_request(view: RunView) -> str:
     if any(row.gate for row in results.groups):
         told += [text for text in _groups(shown) if text.startswith("|")]
     told += [_ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
+    if view.next_step and results.run.reason and any(pair.verdict in UNDECIDED for pair in results.pairs):
+        told.append(markdown_cell(view.next_step, 1000))
     if (promised := promise_line(results)) is not None:
         told.append(f"Promise: {promised}.")
     if results.warnings:

@@ -342,6 +342,10 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     stopped = replace(shown, ended="Stopped.", next_step="Next: go on.")
     assert "Stopped. Next: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
     assert "Stopped. Next: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
+    for verdict, said in (("resolved", False), ("out_of_reach", True)):
+        judged = replace(ahead, pairs=tuple(replace(pair, verdict=verdict) for pair in ahead.pairs))
+        comment = pull_request(replace(stopped, results=_ended_by(judged, "out_of_reach")))
+        assert ("\n\nNext: go on.\n\n" in comment) == said, "what is not decided needs a next step"
     running = replace(results.run, status="running")
     assert counted_sentence(replace(whole, run=running)) == f"Scores are of the {counted:,} answers judged so far."
     assert counted_sentence(replace(ahead, run=running)) == told, "it is about to end"
