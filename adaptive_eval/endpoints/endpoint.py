@@ -49,8 +49,10 @@ class ModelEndpoint:
         loads: LoadWatch | None = None,
         ready: bool = False,
         notices: Sequence[Notice] = (),
+        has_answered: bool = False,
     ) -> None:
-        """`ready`: its servers have said that they are, and get patience from the first request on."""
+        """`ready`: its servers have said that they are, and get patience from the first request on; `has_answered`: at
+        an earlier start."""
         self._model = config.model
         self._timeout = sampling.timeout
         self._limits = limits
@@ -66,6 +68,7 @@ class ModelEndpoint:
         replies = ReplyReader(config, sampling, caller, self._servers)
         self._check = ServerCheck(caller, self._servers, replies, prompt, tiny, sleep)
         self._sender = RequestSender(config, sampling, limits, caller, self._servers, replies, sleep)
+        self._sender.traffic.has_answered = has_answered
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = self._sender.clock()
         self._loads = loads or LoadWatch()

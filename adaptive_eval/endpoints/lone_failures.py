@@ -43,7 +43,7 @@ class LoneFailures:
             self._count(0)
             return False
         self._failed += failed
-        if answered == 0 or traffic.answers == 0:
+        if answered == 0 or not traffic.has_answered:
             return False
         self._answered += answered
         self._count(self.failures + 1)
@@ -61,7 +61,7 @@ class LoneFailures:
         return (
             self._repeated
             and self._kind is not FailureKind.RESET
-            and self._traffic.answers > 0
+            and self._traffic.has_answered
             and self._seen[0] == self._traffic.answered
         )
 

@@ -23,12 +23,13 @@ def open_endpoint(
     ready: bool = False,
     folder: Path = Path(),
     notices: Sequence[Notice] = (),
+    has_answered: bool = False,
 ) -> Endpoint:
     """The endpoint of one model; needs a running event loop.
 
     `keys` is the environment; files and plug-ins that `config` names are looked for in `folder`. Endpoints that ask the
     same servers share their `loads`; servers that are known to be `ready` get patience from the first request on.
-    `notices` are what there is to say of it already.
+    `notices` are what there is to say of it already. A model that `has_answered` did so at an earlier start of the run.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
@@ -38,7 +39,9 @@ def open_endpoint(
         raise ConfigError(f"{config.key_variable} must hold a key, but what it holds has {NOT_SENDABLE}")
     open_files.allow(open_files.wanted_for(limits.in_flight * len(config.replicas), len(config.replicas)))
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
-    return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready, notices=notices)
+    return ModelEndpoint(
+        config, sampling, limits, caller, loads=loads, ready=ready, notices=notices, has_answered=has_answered
+    )
 
 
 def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path) -> Caller:

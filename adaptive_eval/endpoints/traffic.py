@@ -52,6 +52,8 @@ class Traffic:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     answers: int = 0
+    has_answered: bool = False
+    """The model has answered a request of the run, if not at this start."""
     answered: int = 0
     """Requests that were answered, with the tiny ones that stand for others."""
     failed_before: int = 0
@@ -71,6 +73,7 @@ class Traffic:
         self.prompt_tokens += prompt
         self.completion_tokens += completion
         self.answers += len(answers)
+        self.has_answered = True
         self.answered += 1
         self.failed_before += attempts - 1
         return prompt + completion

@@ -172,7 +172,9 @@ class _Execution:
         """Request what a run lacks, to its end."""
         prepared, store = beginning.prepared, opened.store
         elsewhere = None if self._sites is None else self._sites.open(prepared, store)
-        async with opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere) as serving:
+        answered = {sums.model for sums in store.reader.sums()}
+        opening = opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere, answered=answered)
+        async with opening as serving:
             grading = open_run_graders(prepared)
             try:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -48,6 +48,7 @@ def open_hosts(
     logs: Path,
     places: ExclusivePlaces,
     notices: Sequence[Notice] = (),
+    answered: Collection[str] = (),
 ) -> OpenedHosts:
     """A host for each launched model, or for those that share one; raises `ConfigError`."""
     require_programs(config, environment)
@@ -56,7 +57,17 @@ def open_hosts(
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {
-                number: open_server(config, number, environment, logs, place, ports, notices) for number in group.models
+                number: open_server(
+                    config,
+                    number,
+                    environment,
+                    logs,
+                    place,
+                    ports,
+                    notices,
+                    has_answered=config.models[number].name in answered,
+                )
+                for number in group.models
             }
             hosts.append(Host(place, servers, places))
     return OpenedHosts(hosts, _endpoints_by_model(hosts))
@@ -87,11 +98,13 @@ def open_server(
     place: str | None,
     ports: Iterator[int],
     notices: Sequence[Notice] = (),
+    *,
+    has_answered: bool = False,
 ) -> LaunchedServer:
     """The server of a model at a place, which is not started; raises `ConfigError`."""
     model = config.models[number]
     spec_at = partial(_spec, model, config, environment, logs, place)
-    return LaunchedServer(spec_at, ports, _opener(model, environment, config.folder, notices))
+    return LaunchedServer(spec_at, ports, _opener(model, environment, config.folder, notices, has_answered))
 
 
 def _spec(
@@ -121,17 +134,29 @@ def _spec(
 
 
 def _opener(
-    model: ModelConfig, keys: Mapping[str, str], folder: Path, notices: Sequence[Notice]
+    model: ModelConfig, keys: Mapping[str, str], folder: Path, notices: Sequence[Notice], has_answered: bool
 ) -> Callable[[str], Endpoint]:
     """Opens the endpoint of a model whose server listens at an address."""
     if (problem := model.missing_key(keys)) is not None:
         raise ConfigError(problem)
 
+    last: Endpoint | None = None
+
     def opened(root: str) -> Endpoint:
+        nonlocal has_answered, last
+        has_answered = has_answered or (last is not None and last.stats.completion_tokens > 0)
         address = model.model_copy(update={"base_url": f"{root}/v1"})
-        return open_endpoint(
-            address, model.sampling, model.concurrency, keys=keys, ready=True, folder=folder, notices=notices
+        last = open_endpoint(
+            address,
+            model.sampling,
+            model.concurrency,
+            keys=keys,
+            ready=True,
+            folder=folder,
+            notices=notices,
+            has_answered=has_answered,
         )
+        return last
 
     return opened
 

@@ -4,7 +4,7 @@ A *source* opens the endpoints of the models that it has. To add one, write it, 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +64,8 @@ class SourceContext:
     """Closes what endpoints share after all of them."""
     patient: bool
     """Retries may take as long as they do."""
+    answered: Collection[str] = ()
+    """Models that have answered at an earlier start."""
     loads: LoadWatch = field(default_factory=LoadWatch)
 
     def open(self, model: ModelConfig) -> Endpoint:
@@ -76,6 +78,7 @@ class SourceContext:
             loads=self.loads,
             folder=self.config.folder,
             notices=self.notices,
+            has_answered=model.name in self.answered,
         )
 
 
@@ -156,12 +159,18 @@ SOURCES: Sequence[Callable[[SourceContext, Models], Endpoints]] = (_recorded, _i
 
 @asynccontextmanager
 async def opened_endpoints(
-    config: RunConfig, logs: Path, *, patient: bool = True, elsewhere: OpenedHosts | None = None
+    config: RunConfig,
+    logs: Path,
+    *,
+    patient: bool = True,
+    elsewhere: OpenedHosts | None = None,
+    answered: Collection[str] = (),
 ) -> AsyncIterator[Serving]:
     """Open everything that serves the models; in the end all is closed, and every server stopped.
 
     What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have, and for all
-    retries of Inspect. Servers are started on this machine, unless `elsewhere` says otherwise.
+    retries of Inspect. Servers are started on this machine, unless `elsewhere` says otherwise. `answered`: models that
+    have answered at an earlier start.
     """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
@@ -170,8 +179,11 @@ async def opened_endpoints(
         places = ExclusivePlaces(shared, config.name, patient=patient)
         stack.callback(places.release)
         notices = allow_open_files(config)
-        hosts = elsewhere or open_hosts(config, keys, logs, places, notices)
-        context, endpoints = SourceContext(config, keys, logs, hosts, notices, stack, patient), dict[int, Endpoint]()
+        hosts = elsewhere or open_hosts(config, keys, logs, places, notices, answered)
+        context, endpoints = (
+            SourceContext(config, keys, logs, hosts, notices, stack, patient, answered),
+            dict[int, Endpoint](),
+        )
         for source in SOURCES:
             models = {number: model for number, model in enumerate(config.models) if number not in endpoints}
             for number, endpoint in source(context, models):

@@ -41,7 +41,12 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
     async with AsyncExitStack() as opened:
 
         def opener(
-            *base_urls: str, key: str | None = None, loads: LoadWatch | None = None, ready: bool = False, **values: Any
+            *base_urls: str,
+            key: str | None = None,
+            loads: LoadWatch | None = None,
+            ready: bool = False,
+            has_answered: bool = False,
+            **values: Any,
         ) -> ModelEndpoint:
             def of(kind: Any) -> dict[str, Any]:
                 return {name: value for name, value in values.items() if name in kind.model_fields}
@@ -52,7 +57,9 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))
             limits = Limits(**{"patience": 0.0} | of(Limits))
             caller = opened_caller(base_urls, client, sampling, key or None, **told)
-            made = ModelEndpoint(config, sampling, limits, caller, sleep=pass_quickly, loads=loads, ready=ready)
+            made = ModelEndpoint(
+                config, sampling, limits, caller, pass_quickly, loads, ready, has_answered=has_answered
+            )
             opened.push_async_callback(made.close)
             return made
 

@@ -48,10 +48,14 @@ async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client:
     assert model.stats.aside == 0
 
 
-async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(endpoint: Opener) -> None:
+@pytest.mark.parametrize("at_an_earlier_start", [False, True])
+async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(
+    endpoint: Opener, at_an_earlier_start: bool
+) -> None:
     async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
-        await model.sample(CHAT, range(1))
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0, has_answered=at_an_earlier_start)
+        if not at_an_earlier_start:
+            await model.sample(CHAT, range(1))
         (answer,) = await model.sample(CHAT, range(BAD, BAD + 1))
     assert answer.signals == {"unanswered"} and answer.attempts <= 12
 
@@ -98,7 +102,7 @@ async def test_a_server_that_fails_everything_loses_the_model(endpoint: Opener, 
 
 def judged(answered: int, failed: int, failures: int, kind: FailureKind = FailureKind.SERVER_ERROR) -> list[Any]:
     """What is said of a request after each failure, where so many others are answered and failed between two."""
-    traffic = Traffic(answers=9)
+    traffic = Traffic(has_answered=True)
     lone = LoneFailures(traffic)
     said = []
     for _ in range(failures):
@@ -118,7 +122,7 @@ def test_chance_is_excluded_by_how_often_others_fail() -> None:
 
 
 def test_another_kind_of_failure_begins_anew() -> None:
-    traffic = Traffic(answers=9)
+    traffic = Traffic(has_answered=True)
     lone = LoneFailures(traffic)
     for kind in [FailureKind.SERVER_ERROR, FailureKind.RESET] * 20:
         assert lone.judge(kind) is None
@@ -127,7 +131,7 @@ def test_another_kind_of_failure_begins_anew() -> None:
 
 
 def test_requests_that_stand_aside_are_counted_until_they_end() -> None:
-    traffic = Traffic(answers=9)
+    traffic = Traffic(has_answered=True)
     lone = LoneFailures(traffic)
     lone.judge(FailureKind.SERVER_ERROR)
     traffic.answered += 1

@@ -66,6 +66,22 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
     assert "of 24 answers 1 never came, since its server failed these requests every time; its score is" in told
 
 
+def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(tmp_path: Path) -> None:
+    def script(asked: Asked) -> Said | None:
+        fails = asked.model == "ada" and "Question 0" in asked.prompt
+        return Said(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
+
+    with listening(lambda asked: None) as server:
+        for cap in (12, 60):
+            more = {"trials": {"min": 1, "max": 8}, "concurrency": {"in_flight": 1, "patience": 2}}
+            more |= {"budget": {"trials": cap}, "stopping": {"on_alarm": "never", "confidence": 0.999}}
+            code, told = run(write_config(tmp_path, server, **more))
+            server.script = script
+    assert code in (ExitCode.REACHED, ExitCode.SPENT), told
+    assert "ada: no grade on question q0: its server fails this request every time" in told, told
+    assert "given up" not in told
+
+
 @pytest.mark.slow
 def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_mended(tmp_path: Path) -> None:
     with listening(failing("bob", 4)) as server:
