@@ -80,7 +80,9 @@ def trials_in_words(config: RunConfig) -> str:
     trials = config.trials
     if trials.draw is not None:
         return f"one trial of each in blocks of {trials.draw}"
-    return f"{opening_of(trials, batched=config.batched)} to {trials.max} trials a question"
+    opening = opening_of(trials, batched=config.batched)
+    more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
+    return f"{opening} to {trials.max} trials a question{more}"
 
 
 def pace_of(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:

@@ -60,7 +60,8 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     error = "its error" if confidence is None else f"its error ({2.0 * (1.0 - confidence):.3g}, both orders together)"
     if not able.any():
         return f"what was open had spent all of {error}, and stays open; {AFRESH}"
-    which = f"the {several(int(able.sum()), 'open comparison')} of two models"
+    number = int(able.sum())
+    which = f"the {number} pairs of models that were open" if number > 1 else "the pair of models that was open"
     spent = "" if able.all() else f", and {len(able) - able.sum()} with no error left can no longer be decided"
     bound, was = _range(extension.boundary[able]), _range(extension.was[able], digits=3)
     return (

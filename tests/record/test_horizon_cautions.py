@@ -47,7 +47,7 @@ def test_of_a_rule_that_leaves_no_error(rule: Rule, said: str) -> None:
 def test_of_what_is_left_and_what_is_spent() -> None:
     left, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
     said = told(Sequential(), Extension(8, 32, 5, True, left, was, bound))
-    assert "the 2 open comparisons of two models must reach |z| of 2.4 to 2.6 now and not of 2.11" in said
+    assert "the 2 pairs of models that were open must reach |z| of 2.4 to 2.6 now and not of 2.11" in said
     assert "by what is left of its error (0.1, both orders together)" in said
     assert "and 1 with no error left can no longer be decided" in said
     spent = told(Sequential(), Extension(8, 32, 5, True, left[1:2], was[1:2], bound[1:2]))
