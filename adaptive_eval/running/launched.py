@@ -57,16 +57,7 @@ def open_hosts(
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {
-                number: open_server(
-                    config,
-                    number,
-                    environment,
-                    logs,
-                    place,
-                    ports,
-                    notices,
-                    has_answered=config.models[number].name in answered,
-                )
+                number: open_server(config, number, environment, logs, place, ports, notices, answered)
                 for number in group.models
             }
             hosts.append(Host(place, servers, places))
@@ -98,13 +89,12 @@ def open_server(
     place: str | None,
     ports: Iterator[int],
     notices: Sequence[Notice] = (),
-    *,
-    has_answered: bool = False,
+    answered: Collection[str] = (),
 ) -> LaunchedServer:
     """The server of a model at a place, which is not started; raises `ConfigError`."""
     model = config.models[number]
     spec_at = partial(_spec, model, config, environment, logs, place)
-    return LaunchedServer(spec_at, ports, _opener(model, environment, config.folder, notices, has_answered))
+    return LaunchedServer(spec_at, ports, _opener(model, environment, config.folder, notices, model.name in answered))
 
 
 def _spec(
@@ -140,22 +130,14 @@ def _opener(
     if (problem := model.missing_key(keys)) is not None:
         raise ConfigError(problem)
 
+    opener = partial(open_endpoint, keys=keys, ready=True, folder=folder, notices=notices)
     last: Endpoint | None = None
 
     def opened(root: str) -> Endpoint:
         nonlocal has_answered, last
         has_answered = has_answered or (last is not None and last.stats.completion_tokens > 0)
         address = model.model_copy(update={"base_url": f"{root}/v1"})
-        last = open_endpoint(
-            address,
-            model.sampling,
-            model.concurrency,
-            keys=keys,
-            ready=True,
-            folder=folder,
-            notices=notices,
-            has_answered=has_answered,
-        )
+        last = opener(address, model.sampling, model.concurrency, has_answered=has_answered)
         return last
 
     return opened

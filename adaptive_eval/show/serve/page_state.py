@@ -26,7 +26,7 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import site_traffic
 from adaptive_eval.show.sites import SiteRates
 from adaptive_eval.show.text import Rates
-from adaptive_eval.store import RunReader, TrialRecord
+from adaptive_eval.store import RunReader, Spending, TrialRecord
 from adaptive_eval.store.kept_sums import Counts
 from adaptive_eval.store.rows import valid_text
 
@@ -162,16 +162,6 @@ class CellNews:
 
 
 @dataclass(frozen=True, slots=True)
-class UsedSoFar:
-    """Usage of the run so far."""
-
-    trials: int
-    tokens: int
-    usd: float
-    gpu_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class SiteSpeed:
     """How fast a site is now."""
 
@@ -187,7 +177,7 @@ class ProgressMessage:
     trials: int
     per_second: float
     elapsed: float
-    spending: UsedSoFar
+    spending: Spending
     cells: tuple[CellNews, ...]
     eta_seconds: float | None
     sites: tuple[SiteSpeed, ...]
@@ -279,7 +269,7 @@ class PageState:
                 trials=spent.trials,
                 per_second=self._rates.trials,
                 elapsed=elapsed,
-                spending=UsedSoFar(spent.trials, spent.tokens, spent.usd, spent.gpu_seconds),
+                spending=spent,
                 cells=tuple(cells),
                 eta_seconds=self._rates.eta(to_go) if feed.running else None,
                 sites=self._site_speeds(elapsed),

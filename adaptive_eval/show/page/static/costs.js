@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { term } from "./terms.js";
 import { count, duration, listed, number, percent, plain, plural, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { BesideFixed, GradingCost, OtherCostRow, RunCost, RunView, UsedSoFar, WastedCost } from "./sent.js" */
+/** @import { BesideFixed, GradingCost, OtherCostRow, RunCost, RunView, Spending, WastedCost } from "./sent.js" */
 /** @import { State } from "./parts.js" */
 
 /** @param {State} state */
@@ -157,7 +157,7 @@ function amounts(row) {
   ].filter(Boolean);
 }
 
-/** @typedef {UsedSoFar & {elapsed: number}} Spent */
+/** @typedef {Omit<Spending, "at"> & {elapsed: number}} Spent */
 
 /** @type {[string, string, (used: Spent) => number, (value: number) => string][]} */
 const CAPS = [

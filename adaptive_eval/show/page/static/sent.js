@@ -522,7 +522,7 @@
  * @property {number} trials
  * @property {number} per_second
  * @property {number} elapsed
- * @property {UsedSoFar} spending
+ * @property {Spending} spending
  * @property {CellNews[]} cells
  * @property {number | null} eta_seconds
  * @property {SiteSpeed[]} sites
@@ -533,14 +533,6 @@
  * @property {string} model
  * @property {string} site
  * @property {number} per_second
- */
-
-/**
- * @typedef {object} UsedSoFar
- * @property {number} trials
- * @property {number} tokens
- * @property {number} usd
- * @property {number} gpu_seconds
  */
 
 /**
