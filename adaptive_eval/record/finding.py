@@ -240,6 +240,8 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
         why = f": {gate[row.name].why}" if len(gate) > JUDGED else ""  # else the finding says it
         yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
         return
+    if isinstance(found, Results) and is_alarmed(found.decisions, found.warnings):
+        return  # of such answers nothing holds
     if asked.in_order:
         own = [pair for pair in own if pair.better == row.name] or own
     with_others: dict[tuple[str, str], list[str]] = {}

@@ -23,6 +23,7 @@ from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line
 from adaptive_eval.show.text import (
     NEXT,
@@ -121,7 +122,8 @@ def _ranking(results: Results) -> Iterator[str]:
 
 def decided(results: Results) -> str:
     """Number of decided comparisons, in a sentence."""
-    done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
+    nothing = is_alarmed(results.decisions, results.warnings)
+    done = 0 if nothing else sum(pair.verdict not in UNDECIDED for pair in results.pairs)
     alone = len(results.pairs) == 1
     if results.compares:
         return f"{done} of {several(len(results.pairs), 'comparison')} {'is' if alone else 'are'} decided"

@@ -93,7 +93,7 @@ NEVER = {"kind": "json", "field": "answer"}
 
 
 def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(place: Place, server: Saying) -> None:
-    ended = place.run(grader=NEVER, concurrency=1)
+    ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
     assert ended.exit_code == ExitCode.SPENT
     assert "the answers of every model cannot be what was asked for" in ended.stderr
     (told,) = [line for line in ended.stderr.splitlines() if "all 24 answers" in line]
@@ -106,13 +106,15 @@ def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(pl
     asked = len(server.asked)
     assert asked <= 2 * QUESTIONS * 8
     # it does not go on by itself, asks nothing, and says the alarm once in its store
-    assert place.run(grader=NEVER, concurrency=1).exit_code == ExitCode.SPENT
+    assert place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
     assert len(server.asked) == asked and len(place.alarms()) == 2
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"])
     assert "hold nothing that the grader takes for an answer" in report.stdout
     # no ranking, and no result, is made of such answers; the same command would end as this one has
     assert "No ranking: of every model all answers are empty, alike, unread or wrong." in report.stdout
     assert "begin anew (--fresh" in report.stdout and "same command" not in report.stdout
+    told = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md", "-o", "-"]).stdout
+    assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", report.stdout + told)
 
 
 def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) -> None:
