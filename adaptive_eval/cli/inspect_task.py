@@ -63,10 +63,7 @@ def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) 
     if not options.models:
         raise ConfigError(f"{config} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
     prices = dict(map(_price, options.prices))
-    models: list[dict[str, object]] = [{"name": name, "inspect": name} for name in options.models]
-    for model in models:
-        if (price := prices.pop(str(model["name"]), None)) is not None:
-            model["price"] = price
+    models = [{"name": name, "inspect": name, "price": prices.pop(name, None)} for name in options.models]
     settings: dict[str, object] = {
         "name": re.sub(r"[^A-Za-z0-9._-]", "-", re.split("[@/]", str(config).removesuffix(".py"))[-1]),
         "benchmark": {"inspect": str(config), "prices": prices},

@@ -23,6 +23,7 @@ from adaptive_eval.record.gate import (
     gate_rows,
     gate_rows_of_parts,
     gate_terms,
+    judged_model,
 )
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.question_rows import CountedRows
@@ -186,8 +187,8 @@ def _build_gate(
     if asked is None:
         return (), {}
     if is_alarmed(snapshot.subject.decisions, snapshot.noticed):
-        names = (str(pair.worse if pair.better == asked.baseline else pair.better) for pair in pairs)
-        return tuple(GateRow(name, asked.baseline, UNDECIDED, NOT_ANSWERS) for name in names), {}
+        rows = (GateRow(judged_model(pair, asked.baseline), asked.baseline, UNDECIDED, NOT_ANSWERS) for pair in pairs)
+        return tuple(rows), {}
     asked = asked._replace(goes_on=snapshot.run.status == "running")
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
     each = most_by_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)

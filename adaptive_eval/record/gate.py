@@ -46,6 +46,11 @@ def gate_baseline(decisions: Mapping[str, object]) -> str | None:
     return str(objective["baseline"]) if objective.get("gate") else None
 
 
+def judged_model(pair: PairRow, baseline: str) -> str:
+    """The model of a pair that a gate judges: the one that is not the baseline."""
+    return str(pair.worse if pair.better == baseline else pair.better)
+
+
 def gate_rows(
     asked: GateTerms,
     models: Sequence[ModelRow],
@@ -56,7 +61,7 @@ def gate_rows(
     """The outcome of each model, best first; `may_move` bounds the effect of answers that are none on each score."""
     rows = {row.name: row for row in models}
     for pair in pairs:
-        name = str(pair.worse if pair.better == asked.baseline else pair.better)
+        name = judged_model(pair, asked.baseline)
         if (pair.better, pair.worse) in reversals:
             found = UNDECIDED, TURNED
         elif pair.verdict != Verdict.RESOLVED:
@@ -141,7 +146,7 @@ def gate_rows_of_parts(
     """The outcome of each model, as its pairs come, and that of each benchmark's own gate."""
     rows, outcomes = [], {}
     for pair in pairs:
-        name = str(pair.worse if pair.better == asked.baseline else pair.better)
+        name = judged_model(pair, asked.baseline)
         told: dict[str, list[str]] = {one: [] for one in OUTCOMES}
         doubts: list[str] = []
         for one in found:

@@ -180,10 +180,8 @@ async def opened_endpoints(
         stack.callback(places.release)
         notices = allow_open_files(config)
         hosts = elsewhere or open_hosts(config, keys, logs, places, notices, answered)
-        context, endpoints = (
-            SourceContext(config, keys, logs, hosts, notices, stack, patient, answered),
-            dict[int, Endpoint](),
-        )
+        context = SourceContext(config, keys, logs, hosts, notices, stack, patient, answered)
+        endpoints: dict[int, Endpoint] = {}
         for source in SOURCES:
             models = {number: model for number, model in enumerate(config.models) if number not in endpoints}
             for number, endpoint in source(context, models):
