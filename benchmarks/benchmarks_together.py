@@ -96,11 +96,11 @@ def compared(setting: Setting, seed: int) -> Compared:
     counts = np.zeros((MODELS, len(labels), 2), dtype=np.int32)
     for label in (0, 1):
         own = replace(both, bench=Bench(MODELS, sizes[label], W))
-        tape = Tape.of_chances(chances[:, labels == label], W, draws)
+        tape = Tape.from_chances(chances[:, labels == label], W, draws)
         counts[:, labels == label] = drive_rounds(Controller(own), tape).counts
     truth = bench.mean(right)
     called = list(calls_on_the_mean(both, counts))
-    whole = drive_rounds(Controller(both), Tape.of_chances(chances, W, draws))
+    whole = drive_rounds(Controller(both), Tape.from_chances(chances, W, draws))
     looks = [(sum(look.trials), look.count(Verdict.RESOLVED)) for look in whole.looks]
     last = [pair for pair in whole.looks[-1].comparisons if pair.verdict is Verdict.RESOLVED]
     return Compared(

@@ -75,7 +75,7 @@ def errors(scenario: Scenario, asked_for: str, runs: int) -> Errors:
             estimate(counts, plan.bench.weights, plan.prior, horizon, bayes=False) for counts in (end.counts, opened)
         )
         run = EndedRun(plan, end.counts, end.reason, math.inf, set_aside=False, judged=np.ones(len(end.counts)))
-        again, sigma = run.played_again(), known.sigma()
+        again, sigma = run.replay(), known.sigma()
         rows.append((known.score, known.score - again.shift, at_first.score, sigma, again.spread * sigma))
     found = 100.0 * np.array(rows).swapaxes(0, 1)
     found[:3] -= 100.0 * scenario.world.truth

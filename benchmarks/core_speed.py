@@ -82,7 +82,7 @@ def restored(plan: Plan) -> Measured:
 
 def tape_of_coins() -> Tape:
     world = coins()
-    return Tape.of_chances(world.p, world.w, np.random.default_rng(SEED))
+    return Tape.from_chances(world.p, world.w, np.random.default_rng(SEED))
 
 
 def large(models: int, questions: int, fewest: int, looks: int) -> Measured:

@@ -113,7 +113,7 @@ def by_controller(setup: Setup, data: Path, runs: int) -> Played:
     half, ends, called, looks, misordered, errors = [], [], [], [], [], []
     for seed in range(runs):
         controller = Controller(plan, keep_looks=False)
-        tape, reached, right, seen = Tape.of_chances(scenario.world.p, w, np.random.default_rng(seed)), np.inf, 0.0, 0
+        tape, reached, right, seen = Tape.from_chances(scenario.world.p, w, np.random.default_rng(seed)), np.inf, 0.0, 0
         while controller.finished is None:
             for asked in controller.ask_rounds():
                 controller.tell_round(asked, DrawnRound.of(asked, tape, len(w)).counts)

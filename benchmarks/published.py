@@ -86,7 +86,7 @@ def _named(settings: Mapping[str, object], chances: FloatArray, runs: int) -> fl
 
 
 def _run(chosen: Plan, world: World, seed: int) -> Controller:
-    tape = Tape.of_chances(world.p, world.w, np.random.default_rng(seed))
+    tape = Tape.from_chances(world.p, world.w, np.random.default_rng(seed))
     return drive_rounds(Controller(chosen, keep_looks=False), tape)
 
 

@@ -49,9 +49,9 @@ class Scenario:
     def tape(self, seed: int) -> Tape:
         rng = np.random.default_rng(seed)
         if self.counts is None:
-            return Tape.of_chances(self.world.p, self.world.w, rng)
+            return Tape.from_chances(self.world.p, self.world.w, rng)
         correct, count = self.counts
-        return Tape.of_counts(np.stack([count - correct, correct], axis=-1), self.world.w, rng)
+        return Tape.from_counts(np.stack([count - correct, correct], axis=-1), self.world.w, rng)
 
     def plan(self, **choices: object) -> Plan:
         models, questions, _ = self.world.p.shape

@@ -73,7 +73,7 @@ def adaptive(scenario: Scenario, runs: int) -> tuple[IntArray, FloatArray]:
         EndedRun(plan, end.counts, end.reason, math.inf, set_aside=False, judged=np.ones(len(end.counts)))
         for end in ends
     ]
-    return np.array([end.counts for end in ends]), np.array([one.played_again().spread for one in ended])
+    return np.array([end.counts for end in ends]), np.array([one.replay().spread for one in ended])
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
         *_outlook(prepared),
         *(["time      `adaptive-eval plan CONFIG` forecasts it"] if there is None else []),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
-        f"keys      {keys.words}",
+        f"keys      {keys.summary}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
         f"lies in   {safe_line(str(directory), 200)} ({place})",
     ):

@@ -150,7 +150,7 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
 def _missing_grader_note(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how it goes on all the same."""
     assert compared.agreement is not None
-    yield f"grades    {compared.agreement.words}, for example"
+    yield f"grades    {compared.agreement.summary}, for example"
     yield from (f"          {safe_line(one, 400)}" for one in compared.agreement.examples)
     file = config or done.path / CONFIG_FILE
     those = f" (on a sample: {', '.join(compared.instead)})" if compared.instead else ""

@@ -36,7 +36,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")
     if keys.tried and keys.unknown is not None:
-        typer.echo(f"warning: {keys.words}")
+        typer.echo(f"warning: {keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
     for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, LONGEST_LINE)}")

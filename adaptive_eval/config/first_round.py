@@ -10,7 +10,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import SEEN_MARGIN
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.graders.by_benchmark import asked_grader
+from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
 
 UNITS = {"trials": (1.0, 0), "tokens": (1.0, 0), "usd": (1.0, 2), "gpu_seconds": (3600.0, 3)}
@@ -66,7 +66,7 @@ def _lowering(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:
     timed = name == "gpu_seconds"
     if name != "trials":
         yield "sampling.timeout" if timed else "sampling.max_tokens"
-        if (grader := asked_grader(config.grader)) is not None:
+        if (grader := grader_that_asks(config.grader)) is not None:
             yield "grader.sampling.timeout" if timed else "grader.longest"
             if not timed and (grader.sampling.max_tokens or 0) > 1:
                 yield "grader.sampling.max_tokens"

@@ -11,7 +11,7 @@ from adaptive_eval.config.problems import KeyPath, Problem
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.endpoints.types import KEEP_TOKENS
-from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_graders, graders_of, rubric_beside
+from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, graders_of, graders_that_ask
 from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
@@ -46,7 +46,7 @@ def check_recorded_outcomes(
 
 def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
     """Check that something gives each signal that a category looks at."""
-    opened = open_rubric(rubric_beside(grader, rubric))
+    opened = open_rubric(find_rubric(grader, rubric))
     for benchmark, one in graders_of(grader).items():
         known = one.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
         answers = f"no answer to {benchmark}" if benchmark else "no answer"
@@ -79,7 +79,7 @@ def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iter
         ("tokens", budget.tokens, "sampling.max_tokens"),
         ("gpu_hours", budget.gpu_hours, "gpus"),
     )
-    for benchmark, one in asked_graders(grader).items():
+    for benchmark, one in graders_that_ask(grader).items():
         of = f" of {benchmark}" if benchmark else ""
         for cap, key in ((cap, key) for cap, limit, key in needs if limit is not None):
             for number, seat in enumerate(one.seats):

@@ -31,7 +31,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.by_benchmark import asked_graders, questions_of
+from adaptive_eval.graders.by_benchmark import graders_that_ask, questions_of
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
@@ -301,7 +301,7 @@ def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     dearest = Cost(0, max((_dearest(price, tokens) for price in others), default=0.0))
     limits = [model.sampling.max_tokens for model in config.served]
     written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
-    asked = asked_graders(config.grader).items()
+    asked = graders_that_ask(config.grader).items()
     each = [dearest, *(one.worst_cost(questions_of(name, questions), written) for name, one in asked)]
     return Cost(*(max(values) for values in zip(*each, strict=True)))
 

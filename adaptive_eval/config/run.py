@@ -20,7 +20,7 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_grader, asked_graders, rubric_beside
+from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -317,19 +317,19 @@ class RunConfig(Decisions):
 
     def stated(self) -> dict[str, object]:
         """The sections that decide, and `judged_by`, the kind of grader, where one may err in its own way."""
-        asked = asked_grader(self.grader)
+        asked = grader_that_asks(self.grader)
         return super().stated() | ({} if asked is None else {"judged_by": asked.kind})
 
     @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
-        graders = asked_graders(self.grader).values()
+        graders = graders_that_ask(self.grader).values()
         servers = [*self.served, *(seat.server for one in graders for seat in one.seats)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")
     def _categories_follow_from_the_judge(self) -> "RunConfig":
-        rubric = rubric_beside(self.grader, self.rubric)
+        rubric = find_rubric(self.grader, self.rubric)
         return self if rubric is self.rubric else self.model_copy(update={"rubric": rubric})
 
     @model_validator(mode="after")

@@ -26,7 +26,7 @@ _BY_TOKENS = np.array([False, True, True, False])
 
 
 def reserved_for(worst: Cost, largest: Cost) -> Cost:
-    """What is reserved for a trial that may cost `worst`, where `largest` is the most that one has cost so far."""
+    """The reserve for a trial that may cost `worst`, where `largest` is the most that one has cost so far."""
     if not worst.is_unbounded:
         return worst
     return Cost(math.ceil(SEEN_MARGIN * largest.tokens), SEEN_MARGIN * largest.usd, worst.gpu_seconds)

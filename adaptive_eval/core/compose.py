@@ -12,7 +12,7 @@ from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
 from adaptive_eval.core.look import JudgedLook, likely_open
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy, View, spread
-from adaptive_eval.core.recorded import of_trials
+from adaptive_eval.core.recorded import trials_for
 from adaptive_eval.core.settings import MOST_PER_ROUND, Pace, require
 from adaptive_eval.core.trials_needed import times_to_decision
 from scorio.moments import FloatArray, weighted
@@ -54,7 +54,7 @@ def wanted_for(plan: Plan, now: RoundInputs, share: float) -> FloatArray:
     standing, pairs = now.standing, now.standing.open_pairs()
     at = standing.evidence.positions(pairs)
     times = times_to_decision(standing.cautious, standing.rule, plan.judging, at)
-    further = share * (of_trials(times, standing.fixed[at]) - 1.0)
+    further = share * (trials_for(times, standing.fixed[at]) - 1.0)
     needed = np.zeros(plan.bench.models + 1)
     held = np.append(now.held, 0)
     for side in (0, 1):

@@ -342,7 +342,7 @@ class Controller:
         wanted = still_wanted(self.standing, supply, self.plan.objective, flying, latch=latch)
         return wanted & self.plan.bench.asked & (flying | (supply.left > 0))
 
-    def resting(self) -> NDArray[np.bool_]:
+    def parked_models(self) -> NDArray[np.bool_]:
         """(L,): models of which, where servers are held, nothing is asked beside what is in flight: none of their
         comparisons is open, unless trials of others open one again, or they are at the horizon."""
         flight, models = self._flight, self.plan.bench.models
@@ -513,7 +513,7 @@ class Controller:
     def _look(self) -> None:
         supply = self.supply
         standing = self._judged(supply)
-        self._horizon.seen(standing.evidence)
+        self._horizon.note_look(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
         self._looks_taken += 1

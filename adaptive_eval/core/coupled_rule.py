@@ -104,8 +104,8 @@ class ContinuedCoupled(_ByPair[ContinuedSequential]):
         """Ties that each pair's own boundary certifies."""
         return self._combine(evidence, lambda rule: rule.tied(evidence, delta))
 
-    def left(self, evidence: Evidence) -> FloatArray:
-        return self._combine(evidence, lambda rule: rule.left(evidence))
+    def remaining_error(self, evidence: Evidence) -> FloatArray:
+        return self._combine(evidence, lambda rule: rule.remaining_error(evidence))
 
-    def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
-        return self._combine(evidence, lambda rule: rule.spent(evidence))
+    def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
+        return self._combine(evidence, lambda rule: rule.exhausted(evidence))

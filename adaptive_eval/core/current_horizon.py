@@ -40,8 +40,8 @@ class CurrentHorizon:
         """Whether the horizon changes when so many looks were taken."""
         return self.more and looks >= self._plan.earlier[len(self.extensions)].looks
 
-    def seen(self, evidence: Evidence) -> None:
-        """A look was taken: remember what it was based on."""
+    def note_look(self, evidence: Evidence) -> None:
+        """Remember what a look was based on, for horizons to come."""
         if self.more:
             self._looked.append(evidence)
 
@@ -63,7 +63,7 @@ class CurrentHorizon:
         if leaves := has_error_left(self.rule):
             undecided = (memory.call == 0) & ~memory.tie & (now.information > 0.0)
             at_horizon = replace(now, information=np.ones(len(now.z)))
-            left = self.rule.left(now)[undecided]
+            left = self.rule.remaining_error(now)[undecided]
             was, boundary = (rule.boundary(at_horizon)[undecided] for rule in (old, self.rule))
         self.extensions.append(Extension(before, self.trials.max, looks, leaves, left, was, boundary))
         self._looked = []

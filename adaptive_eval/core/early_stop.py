@@ -67,7 +67,7 @@ class EndedRun:
     """(L,): the share of each model's trials that looks have seen: no others were asked for what they showed."""
 
     @classmethod
-    def of(cls, controller: Controller) -> "EndedRun | None":
+    def from_controller(cls, controller: Controller) -> "EndedRun | None":
         """The run of a controller; None if it goes on, or had all of its trials before its first look."""
         reason, plan = controller.finished, controller.plan
         if reason is None or controller.standing is None or plan.fixed:
@@ -92,8 +92,8 @@ class EndedRun:
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def played_again(self, replays: int = REPLAYS) -> EarlyStop:
-        """Simulated runs like it, the same ones at each call; `why_not` must be None."""
+    def replay(self, replays: int = REPLAYS) -> EarlyStop:
+        """Simulate runs like it, the same ones at each call; `why_not` must be None."""
         bench, plan, chances = self.plan.bench, self._plan(), self._chances()
         rng = np.random.default_rng(zlib.crc32(self.counts.astype("<i8").tobytes()))
         together = can_stand_side_by_side(plan) and self._most() * (bench.categories - 1) <= MOST_TRIALS
@@ -142,7 +142,7 @@ class _Counts(NamedTuple):
 
 
 def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
-    tapes = [Tape.of_chances(chances, plan.bench.weights, own) for own in rng.spawn(runs)]
+    tapes = [Tape.from_chances(chances, plan.bench.weights, own) for own in rng.spawn(runs)]
     summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
     members = [StackMember(at, plan.budget.trials) for at in range(runs)]
     ends = RunStack(plan, summed, members).ends()

@@ -224,8 +224,8 @@ class Evidence:
         gated = self.plain_pairs + number
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
 
-    def those_here(self, pairs: IndexArray) -> IndexArray:
-        """Those of the pairs (n, 2) that there is evidence on here."""
+    def with_evidence(self, pairs: IndexArray) -> IndexArray:
+        """The pairs among these (n, 2) on which there is evidence."""
         if self.among is None:
             return pairs
         plain = self.plain_positions(pairs)
@@ -240,7 +240,7 @@ class Evidence:
         high = pairs.max(axis=1) - bench * self.models
         return np.asarray(bench * self.plain_pairs + low * (2 * self.models - low - 1) // 2 + (high - low - 1))
 
-    def of_pairs(self, at: IndexArray) -> "Evidence":
+    def at_positions(self, at: IndexArray) -> "Evidence":
         """Evidence on the pairs at these positions alone, for a rule that judges each by itself."""
         names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "information")
         paired = None if self.paired is None else self.paired[at]

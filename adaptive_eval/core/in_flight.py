@@ -34,8 +34,8 @@ SHORTEST = 1.0
 """Answers that take less than a second count as taking one: nobody waits long for those."""
 
 
-def on_clock(batch: Batch) -> float:
-    """What a trial of this batch takes on the logical clock; a lower bound while some are missing.
+def clock_seconds(batch: Batch) -> float:
+    """Seconds of a trial of this batch on the logical clock; a lower bound while some are missing.
 
     The square root of an answer's seconds, as one of 1, 1.5, 2, 3, 4, 6, ...: nothing finer, so that the clock is the
     same where the same answers took about as long.
@@ -134,7 +134,7 @@ class BatchesInFlight:
     def start_clock(self, opening: Batch) -> None:
         """Set a model's clock by what the answers of its first round took, once that is complete."""
         model, own = opening.model, self._own[opening.model]
-        self.takes[model] = on_clock(opening)
+        self.takes[model] = clock_seconds(opening)
         until = self._sets(opening) * self.takes[model]
         for batch in own:
             if batch is not opening:
@@ -245,7 +245,8 @@ class BatchesInFlight:
 
     def _is_spent(self) -> bool:
         """Whether what has come exceeds a cap."""
-        came = sum((np.array(batch.paid()) for batch in self._batches), np.array((len(self.early), *self.early.cost)))
+        early = np.array((len(self.early), *self.early.cost))
+        came = sum((np.array(batch.spent_so_far()) for batch in self._batches), early)
         return not self.account.holds(came, np.zeros(len(self.issued), dtype=np.int64))
 
     def _bears(self, opened: int, times: int = 1) -> bool:
@@ -281,7 +282,7 @@ class BatchesInFlight:
         """
         while parts := [batch for batch in self._batches if batch.open < batch.size]:
             now, most = max(batch.open for batch in parts), max(batch.size for batch in parts)
-            is_owed = any(batch.owed(batch.open) for batch in self._batches)
+            is_owed = any(batch.count_missing(batch.open) for batch in self._batches)
             if self.account.is_open:
                 if is_owed:
                     return True

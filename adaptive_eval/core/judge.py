@@ -268,7 +268,7 @@ def power_by(
 ) -> FloatArray:
     """The power of the forecast alone, of all pairs or of those at these positions."""
     if at is not None and judges_by_pair(rule):
-        evidence, horizon, at = evidence.of_pairs(at), horizon[at], None
+        evidence, horizon, at = evidence.at_positions(at), horizon[at], None
     bound = rule.boundary(_with_information(evidence, horizon))
     power = _power(evidence.z, evidence.information, evidence.sigma, bound, delta, horizon)
     return power if at is None else np.asarray(power[at])

@@ -30,7 +30,7 @@ from adaptive_eval.core.judge import (
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.recorded import fixed_share, of_information, of_trials
+from adaptive_eval.core.recorded import fixed_share, information_from, trials_for
 from adaptive_eval.core.rules import Rule, has_error_left
 from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
@@ -57,8 +57,8 @@ class AvailableTrials:
     recorded: NDArray[np.bool_]
     """(L,): models that are never asked."""
 
-    def held(self) -> NDArray[np.int64]:
-        """(L + 1,): all that is known of each model that is asked, 0 of all others: what grows."""
+    def known_outcomes(self) -> NDArray[np.int64]:
+        """(L + 1,): outcomes of each model that is asked, those known beforehand among them; 0 of all others."""
         return np.append(np.where(self.recorded, 0, self.trials + self.before), 0)
 
 
@@ -125,7 +125,7 @@ def judge_look(
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
     order = _by_bench(-compared.score, benches)
-    pairs = evidence.those_here(_comparisons(objective, order, evidence, supply))
+    pairs = evidence.with_evidence(_comparisons(objective, order, evidence, supply))
     verdicts_of = partial(
         _verdicts,
         evidence,
@@ -221,16 +221,16 @@ def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
 
 def _reach(evidence: Evidence, supply: AvailableTrials, fixed: FloatArray) -> FloatArray:
     """Information that each pair could have if all that is left went to it; 1 is the horizon."""
-    held = supply.held()[evidence.first] + supply.held()[evidence.second]
+    held = supply.known_outcomes()[evidence.first] + supply.known_outcomes()[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = of_information(np.where(held > 0, 1.0 + supply.affordable / held, np.inf), fixed)
+        growth = information_from(np.where(held > 0, 1.0 + supply.affordable / held, np.inf), fixed)
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
 
 def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
     """Comparisons that have used their error up under an earlier horizon: nothing will call them any more."""
-    return rule.spent(evidence) if has_error_left(rule) else np.zeros(len(evidence.z), bool)
+    return rule.exhausted(evidence) if has_error_left(rule) else np.zeros(len(evidence.z), bool)
 
 
 def _verdicts(
@@ -279,8 +279,8 @@ def trials_to_horizons(standing: JudgedLook, supply: AvailableTrials) -> FloatAr
 def _trials_needed(standing: JudgedLook, supply: AvailableTrials, pairs: IndexArray) -> FloatArray:
     """The trials that each of the pairs would need to its horizon."""
     at = standing.evidence.positions(pairs)
-    information, held = standing.evidence.information[at], supply.held()[pairs].sum(axis=1)
-    further = of_trials(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
+    information, held = standing.evidence.information[at], supply.known_outcomes()[pairs].sum(axis=1)
+    further = trials_for(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
     return np.asarray(np.multiply(held, further, where=held > 0, out=np.zeros(len(held))))
 
 
@@ -294,7 +294,7 @@ def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[n
     at = evidence.positions(pairs)
     now, then = np.append(held, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
     reach = evidence.information.copy()
-    grown = of_information(np.maximum(then / np.maximum(now, 1), np.finfo(float).tiny), standing.fixed[at])
+    grown = information_from(np.maximum(then / np.maximum(now, 1), np.finfo(float).tiny), standing.fixed[at])
     reach[at] = np.minimum(reach[at] * grown, 1.0)
     return np.asarray(power_by(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
 
@@ -325,7 +325,7 @@ def describe(
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    known, before = supply.held(), np.append(np.where(supply.recorded, 0, supply.before), 0)
+    known, before = supply.known_outcomes(), np.append(np.where(supply.recorded, 0, supply.before), 0)
     alone = evidence.against_reference | np.append(supply.recorded, False)[pairs].any(axis=1)
     share = np.where(alone, 1.0, 0.5)
     per_question = share * known[pairs].sum(axis=1) / questions
@@ -333,7 +333,7 @@ def describe(
     boundary = standing.rule.boundary(evidence)[at]
     call = sign * standing.memory.call[at]
     with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
-        times = of_trials(times_needed(ahead, standing.cautious, standing.rule)[at], standing.fixed[at])
+        times = trials_for(times_needed(ahead, standing.cautious, standing.rule)[at], standing.fixed[at])
         needed = np.maximum(per_question * times - not_asked, 0.0)
     told = 1.0 if standing.compares else np.nan
     columns = (

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray, on_clock
+from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray, clock_seconds
 from adaptive_eval.core.rounds import Batch
 
 
@@ -39,7 +39,7 @@ class Opening:
             return
         questions = flight.issued.shape[1]
         self._hear(batches, heard)
-        last = max((one.size / questions * on_clock(one) for one in self._slowest.values()), default=0.0)
+        last = max((one.size / questions * clock_seconds(one) for one in self._slowest.values()), default=0.0)
         for batch in complete:
             if batch.model not in self._clocks_set:
                 self._clocks_set.add(batch.model)

@@ -185,10 +185,10 @@ class ContinuedOptimal:
         chance = crossing_from(height, looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)
         return _continued(self.rule, np.where(able, chance, 0.0), now, self.ties.extended(looks, now, delta))
 
-    def left(self, evidence: Evidence) -> FloatArray:
+    def remaining_error(self, evidence: Evidence) -> FloatArray:
         return self.error_left
 
-    def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
+    def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.height))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:

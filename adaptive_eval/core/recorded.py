@@ -32,16 +32,16 @@ def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.b
     return np.where(both, 1.0, np.where(np.isfinite(share), share, 0.0))
 
 
-def of_trials(information: FloatArray, fixed: FloatArray) -> FloatArray:
-    """The multiple of the trials that makes so many times the information; infinite where no number of them does."""
+def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
+    """Times as many trials as make so many times the information; infinite where no number of them does."""
     left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
     with np.errstate(divide="ignore", invalid="ignore"):
         times = (1.0 - fixed) / np.maximum(left, 0.0)
     return np.where(fixed == 0.0, information, np.where(left > 0.0, times, np.inf))
 
 
-def of_information(trials: FloatArray, fixed: FloatArray) -> FloatArray:
-    """The multiple of the information that so many times the trials make."""
+def information_from(trials: FloatArray, fixed: FloatArray) -> FloatArray:
+    """Times as much information as so many times the trials make."""
     with np.errstate(divide="ignore"):
         grown = 1.0 / ((1.0 - fixed) / trials + fixed)
     return np.where(fixed == 0.0, trials, grown)

@@ -214,11 +214,11 @@ class Batch:
             for question, trial in zip(questions.tolist(), trials.tolist(), strict=True)
         ]
 
-    def owed(self, end: int) -> int:
-        """How many of its first trials, as many as `end`, have not come, with a category or without."""
+    def count_missing(self, end: int) -> int:
+        """How many of its first `end` trials have not come, with a category or without."""
         return self._got.count(MISSING, 0, end) - sum(slot < end for slot in self._held) if self.missing else 0
 
-    def paid(self) -> tuple[float, ...]:
+    def spent_so_far(self) -> tuple[float, ...]:
         """How many of its trials have come, with categories or without, and what they used."""
         return self.size - self.missing + len(self._held), *reduce(Cost.plus, self._held.values(), self.total_cost())
 
@@ -231,8 +231,8 @@ class Batch:
         """
         end = max(self.open, min(opened, self.size))
         if self.used is None:
-            return np.array(self.paid()), times * self.owed(end)
-        owed = times * (self.owed(self.open) + end - self.open)
+            return np.array(self.spent_so_far()), times * self.count_missing(end)
+        owed = times * (self.count_missing(self.open) + end - self.open)
         came = self.used[: self.open]
         came = np.where(self.promised > 0.0, np.minimum(came, self.promised), came)
         return came.sum(axis=0) + owed * self.promised, owed
@@ -273,7 +273,7 @@ class Batch:
         got = np.frombuffer(self._got, dtype=np.uint8)
         return np.bincount(self.slots.questions()[got == UNGRADED], minlength=len(self.slots.extra))
 
-    def came(self) -> NDArray[np.uint8]:
+    def categories_by_place(self) -> NDArray[np.uint8]:
         """The category of each place, UNGRADED where there is none."""
         return np.frombuffer(self._got, dtype=np.uint8)
 

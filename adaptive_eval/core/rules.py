@@ -81,10 +81,10 @@ class Extendable(Rule, Protocol):
 class ErrorLeft(Rule, Protocol):
     """A rule under a changed horizon that leaves each comparison only so much of its error as it has not spent."""
 
-    def left(self, evidence: Evidence) -> FloatArray:
+    def remaining_error(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance that it would have been called under the horizon before."""
 
-    def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
+    def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         """Pairs that have used their error up: nothing will call them any more."""
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
@@ -120,7 +120,7 @@ def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
 
 def has_error_left(rule: Rule) -> TypeGuard[ErrorLeft]:
     """Whether a rule is an `ErrorLeft`, without `isinstance` as above."""
-    return hasattr(rule, "left") and hasattr(rule, "spent") and hasattr(rule, "tied")
+    return hasattr(rule, "remaining_error") and hasattr(rule, "exhausted") and hasattr(rule, "tied")
 
 
 def is_correctable(rule: Rule) -> TypeGuard[Correctable]:

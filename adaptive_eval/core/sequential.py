@@ -130,14 +130,14 @@ class ContinuedSequential:
         reached = [margin >= self._at(evidence, to) for margin, to in zip(margins, (below, above), strict=True)]
         return np.asarray(reached[0] & reached[1])
 
-    def left(self, evidence: Evidence) -> FloatArray:
+    def remaining_error(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance that it would have been called under the last horizon but one."""
         height = self.critical(evidence)
         for one in self.spent_errors[:-1]:
             height = one.either.new_height(height)
         return np.where(np.isfinite(height), self.spent_errors[-1].either.chance_left(np.minimum(height, 1e9)), 0.0)
 
-    def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
+    def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.boundary(evidence)))
 
     def critical(self, evidence: Evidence) -> FloatArray:

@@ -66,7 +66,7 @@ class SharedTrials:
         for batch in batches:
             (questions, trials), model = batch.places(), batch.model
             self._make_room(int(trials.max(initial=-1)) + 1)
-            came = batch.came()
+            came = batch.categories_by_place()
             self._came[model, questions, trials] = came
             for other in range(len(self._came)):
                 if other != model:

@@ -70,7 +70,7 @@ class SummedTapes:
         """Counts (n, M, K) of so many trials (n, M), at least one each, of models that are numbered on from tape to
         tape."""
         model, question = np.broadcast_arrays(rows[:, None], np.arange(trials.shape[1]))
-        but_last = self._layers.of(TrialArrays(model, question, trials - 1))
+        but_last = self._layers.values_of(TrialArrays(model, question, trials - 1))
         return np.concatenate([but_last, (trials - but_last.sum(axis=-1))[..., None]], axis=-1, dtype=np.int32)
 
 
@@ -113,7 +113,7 @@ class RunStack:
             supply = self._supply()
             look = self._look(supply)
             fits = self._compose(look)
-            self._end_those_without_a_round(supply, fits)
+            self._end_idle_runs(supply, fits)
         return [self._ends[number] for number in range(len(self._ends))]
 
     # -- one step ----------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class RunStack:
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    def _end_those_without_a_round(self, supply: AvailableTrials, fits: BoolArray) -> None:
+    def _end_idle_runs(self, supply: AvailableTrials, fits: BoolArray) -> None:
         done = [number for number, flying in enumerate(self._flying) if not flying]
         for number in done:
             left = supply_of(supply, number, len(self._runs))

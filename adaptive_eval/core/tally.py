@@ -115,7 +115,7 @@ class Tally:
     def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:
         """How far what is not known could move the estimates: what nobody graded, and `time_outs` where it is asked."""
         late = self.timed_out if time_outs else None
-        return bounds_of(self._anew, self.estimates, self.counts, self.ungraded, self._bench.weights, late)
+        return bounds_of(self._updated, self.estimates, self.counts, self.ungraded, self._bench.weights, late)
 
     def paired(self, pairs: tuple[IndexArray, IndexArray], *, ungraded: bool = False) -> Sequence[PairedEvidence]:
         """Evidence on these pairs of models from the trials that both have: as the grades are, and where some are
@@ -135,9 +135,9 @@ class Tally:
         return self._shared.variances(pairs[:, 0], pairs[:, 1])
 
     def _estimate(self, rows: NDArray[np.intp]) -> None:
-        self.estimates = self._anew(rows, self.counts)
+        self.estimates = self._updated(rows, self.counts)
 
-    def _anew(self, rows: NDArray[np.intp], counts: CountArray) -> Estimates:
+    def _updated(self, rows: NDArray[np.intp], counts: CountArray) -> Estimates:
         """The estimates, those of the models `rows` made anew from these counts of all."""
         if self._drawn:
             return estimates_of_drawn(counts, self._bench.weights)

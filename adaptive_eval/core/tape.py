@@ -29,7 +29,7 @@ class TrialArrays(NamedTuple):
     trial: IntArray
 
     @classmethod
-    def of_round(cls, first: IntArray, extra: IntArray) -> "TrialArrays":
+    def from_round(cls, first: IntArray, extra: IntArray) -> "TrialArrays":
         """`extra` (L, M) trials of each question, numbered from `first`: model by model, question by question."""
         cell = np.repeat(np.arange(extra.size), extra.ravel())
         begins = np.cumsum(extra.ravel()) - extra.ravel()
@@ -55,7 +55,7 @@ class Layers(Generic[Value]):
         value: Value = self._values[trial, model, question]  # a memoryview, four times as fast as an array
         return value
 
-    def of(self, trials: TrialArrays) -> NDArray[Any]:
+    def values_of(self, trials: TrialArrays) -> NDArray[Any]:
         """The values of many."""
         deepest = int(trials.trial.max(initial=0))
         if deepest >= self._depth:
@@ -95,19 +95,19 @@ class Tape:
         self._categories = Layers[int](layers, most)
 
     @classmethod
-    def of_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator, most: int = 8) -> "Tape":
+    def from_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator, most: int = 8) -> "Tape":
         """Independent draws with the probabilities (L, M, K)."""
         return cls(_independent(chances, rng), weights, most)
 
     @classmethod
-    def of_counts(cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+    def from_counts(cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
         """Recorded counts (L, M, K), drawn without replacement; beyond what a cell holds, by its shares."""
-        return cls(_without_replacement(counts, rng), weights)
+        return cls(_draw_from_urns(counts, rng), weights)
 
     @classmethod
-    def of_outcomes(cls, outcomes: IntArray, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+    def from_trials(cls, trials: IntArray, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
         """Recorded outcomes (L, M, N) in their order, -1 for no trial; beyond what a cell holds, by its counts."""
-        return cls(_in_order(outcomes, counts, rng), weights)
+        return cls(_in_order(trials, counts, rng), weights)
 
     @classmethod
     def continued(
@@ -122,7 +122,7 @@ class Tape:
 
     def categories(self, trials: TrialArrays) -> Categories:
         """The outcomes of many."""
-        return self._categories.of(trials)
+        return self._categories.values_of(trials)
 
     def layer(self, trial: int) -> Categories:
         """The outcomes (L, M) of one trial of every question."""
@@ -135,7 +135,7 @@ def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Cate
         yield _pick(edges, rng)
 
 
-def _without_replacement(counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
+def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
     """An urn a cell: each layer takes one trial out of it; an urn that is empty is read as its full one, forever."""
     left = counts.astype(np.int64)
     categories = np.arange(counts.shape[-1], dtype=np.uint8)

@@ -29,7 +29,7 @@ def times_to_decision(
     if at is not None:
         if not judges_by_pair(rule):
             return np.asarray(times_to_decision(evidence, rule, judging)[at])
-        evidence = evidence.of_pairs(at)
+        evidence = evidence.at_positions(at)
     most = 1.0 / np.clip(evidence.information, 1e-6, 1.0)
     times, futility = most.copy(), judging.futility_under(rule, evidence)
     found = np.zeros(len(most), dtype=bool)

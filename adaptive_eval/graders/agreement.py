@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.by_benchmark import asked_grader
+from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import GraderOptions
@@ -48,7 +48,7 @@ class Agreement(NamedTuple):
         return self.tried and self.others == 0
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The agreement in one line."""
         if not self.tried:
             return (
@@ -81,7 +81,7 @@ async def agreement(
     keys: Collection[str] = (),
 ) -> Agreement:
     """Grade a sample again; an answer on which the grader fails is one with another grade."""
-    if (asked := asked_grader(grader)) is not None:
+    if (asked := grader_that_asks(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
     pool = GradingPool(grader, rubric, folder=folder, keys=keys)
     try:

@@ -93,13 +93,13 @@ class AskingPool(Grading):
         """One reply, for whoever has a slot."""
         seed %= SEED_SPAN
 
-        async def asked_again() -> bool:
+        async def may_ask_again() -> bool:
             self._asked_again += 1
             return again is None or await again()
 
         try:
-            endpoint = self._served(structured=structured)
-            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), asked_again)
+            endpoint = self._endpoint(structured=structured)
+            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), may_ask_again)
         except EndpointError as error:
             said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
             refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
@@ -116,8 +116,8 @@ class AskingPool(Grading):
         self._asked_again += lost
         return lost
 
-    def _served(self, *, structured: bool) -> Endpoint:
-        """Opened when the first reply is wanted."""
+    def _endpoint(self, *, structured: bool) -> Endpoint:
+        """The endpoint for replies of this form, opened when the first is wanted."""
         if structured not in self._endpoints:
             asked = self._asked
             self._endpoints[structured] = open_endpoint(

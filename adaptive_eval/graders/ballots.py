@@ -59,7 +59,7 @@ def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
     for mark in marks:
         if len({line.partition(mark)[2].strip().casefold() for line in told if line.startswith(mark)}) > 1:
             raise GraderError(SEVERAL)
-    return tuple(_known(line.partition(mark)[2], one) for line, mark, one in zip(last, marks, ballot, strict=True))
+    return tuple(_find_level(line.partition(mark)[2], one) for line, mark, one in zip(last, marks, ballot, strict=True))
 
 
 def object_wanted(ballot: Ballot) -> str:
@@ -91,7 +91,7 @@ def said_in_object(reply: str, ballot: Ballot) -> Said:
     if not found or text[found[-1][1] :].strip() not in ("", "```"):
         seen = f"it begins with {text[:SHOWN]!r}" if text else "it is empty"
         raise GraderError(f"the judge gave no verdict: its reply is not the JSON object that was asked for: {seen}")
-    said = {tuple(_known(object_[one.name], one) for one in ballot) for object_, _ in found}
+    said = {tuple(_find_level(object_[one.name], one) for one in ballot) for object_, _ in found}
     if len(said) > 1:
         raise GraderError(SEVERAL)
     return said.pop()
@@ -110,7 +110,7 @@ def _after_reasoning(reply: str) -> str:
 
 def _objects(text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
     """Each object in JSON that does not stand within another, and where it ends."""
-    decoder, at = json.JSONDecoder(object_pairs_hook=_once), 0
+    decoder, at = json.JSONDecoder(object_pairs_hook=_unique_fields), 0
     for _ in range(MOST_BRACES):
         if (at := text.find("{", at)) < 0:
             return
@@ -127,14 +127,14 @@ def _fits(found: Mapping[str, Any], ballot: Ballot) -> bool:
     return names <= found.keys() <= {REASONING, *names}
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
     if len({name for name, _ in pairs}) < len(pairs):
         raise GraderError(SEVERAL)
     return dict(pairs)
 
 
-def _known(said: object, field: BallotField) -> str:
-    """The level that is meant, whatever its case."""
+def _find_level(said: object, field: BallotField) -> str:
+    """Match a reply with one of the levels, whatever its case."""
     known = {level.casefold(): level for level in field.levels}
     if not isinstance(said, str) or said.strip().casefold() not in known:
         of = "" if field.name == VERDICT else f" of {field.name}"

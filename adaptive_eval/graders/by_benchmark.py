@@ -26,7 +26,7 @@ class ByBenchmark(GraderOptions):
     """By the name of the benchmark."""
 
     @model_validator(mode="after")
-    def _bounds_are_those_of_all(self) -> "ByBenchmark":
+    def _share_largest_bounds(self) -> "ByBenchmark":
         """One pool of processes grades: with the most time and memory that any of the graders asks for."""
         each = self.graders.values()
         workers = [one.workers for one in each if one.workers is not None]
@@ -38,7 +38,7 @@ class ByBenchmark(GraderOptions):
         same = all(getattr(self, name) == value for name, value in bounds.items())
         return self if same else self.model_copy(update=bounds)
 
-    def of(self, question: Question) -> GraderOptions:
+    def for_question(self, question: Question) -> GraderOptions:
         """The grader of a question's benchmark."""
         return self.graders[benchmark_named(question.id)]
 
@@ -52,32 +52,32 @@ class ByBenchmark(GraderOptions):
         return tuple(name for one in self.graders.values() for name in one.functions)
 
     def quick(self, text: str, question: Question) -> Marks | None:
-        return self.of(question).quick(text, question)
+        return self.for_question(question).quick(text, question)
 
     def is_slow(self, text: str, question: Question) -> bool:
-        return self.of(question).is_slow(text, question)
+        return self.for_question(question).is_slow(text, question)
 
     def grade(self, text: str, question: Question) -> Marks:
-        return self.of(question).grade(text, question)
+        return self.for_question(question).grade(text, question)
 
     def warm_up(self) -> None:
         for one in self.graders.values():
             one.warm_up()
 
     def key_problem(self, question: Question) -> str | None:
-        return self.of(question).key_problem(question)
+        return self.for_question(question).key_problem(question)
 
     @property
     def knows_right_answers(self) -> bool:
         return all(one.knows_right_answers for one in self.graders.values())
 
     def right_answers(self, question: Question) -> Sequence[str]:
-        return self.of(question).right_answers(question)
+        return self.for_question(question).right_answers(question)
 
 
 def grader_of(grader: GraderOptions, question: Question) -> GraderOptions:
     """The grader of a question: that of its benchmark, where there are several."""
-    return grader.of(question) if isinstance(grader, ByBenchmark) else grader
+    return grader.for_question(question) if isinstance(grader, ByBenchmark) else grader
 
 
 def graders_of(grader: GraderOptions) -> Mapping[str, GraderOptions]:
@@ -85,14 +85,14 @@ def graders_of(grader: GraderOptions) -> Mapping[str, GraderOptions]:
     return grader.graders if isinstance(grader, ByBenchmark) else {"": grader}
 
 
-def asked_graders(grader: GraderOptions) -> Mapping[str, AskedGrader]:
+def graders_that_ask(grader: GraderOptions) -> Mapping[str, AskedGrader]:
     """Those of them that ask servers."""
     return {name: one for name, one in graders_of(grader).items() if isinstance(one, AskedGrader)}
 
 
-def asked_grader(grader: GraderOptions) -> AskedGrader | None:
+def grader_that_asks(grader: GraderOptions) -> AskedGrader | None:
     """The first of those; None if nobody is asked for grades."""
-    return next(iter(asked_graders(grader).values()), None)
+    return next(iter(graders_that_ask(grader).values()), None)
 
 
 def questions_of(benchmark: str, questions: Sequence[Question]) -> Sequence[Question]:
@@ -100,7 +100,7 @@ def questions_of(benchmark: str, questions: Sequence[Question]) -> Sequence[Ques
     return [one for one in questions if benchmark_named(one.id) == benchmark] if benchmark else questions
 
 
-def rubric_beside(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
+def find_rubric(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
     """The rubric of a configuration: the one that it declares, else what follows from what every grader says."""
     own, *others = (one.own_rubric if isinstance(one, AskedGrader) else None for one in graders_of(grader).values())
     return rubric if own is None or any(one != own for one in others) or rubric != RubricConfig() else own

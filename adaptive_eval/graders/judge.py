@@ -180,11 +180,11 @@ class Judge(AskedGrader):
         )
 
     def _instruction_writer(self, form: JudgeForm, *, structured: bool) -> InstructionWriter:
-        def told(number: str) -> str:
+        def write_instructions(number: str) -> str:
             wanted = object_wanted(form.ballot) if structured else lines_wanted(form.ballot, number)
             return f"{form.task(self.criteria)}\n\n{warning_words(number, form.answers)}\n\n{wanted}"
 
-        return told
+        return write_instructions
 
     def _bytes(self, question: Question, seen: int) -> int:
         forms = (False, True) if self.may_be_structured else (False,)
@@ -221,5 +221,5 @@ class Judge(AskedGrader):
 
     def marks(self, voted: Voted, used: Cost, replies: ReplyUse) -> Marks:
         """The signals of what was voted."""
-        told = {**self.form.signals_of_vote(voted), "agreement": voted.agreement}
-        return Marks({**told, **spent_signals(used, replies)}, ", ".join(voted.said) or None)
+        write_instructions = {**self.form.signals_of_vote(voted), "agreement": voted.agreement}
+        return Marks({**write_instructions, **spent_signals(used, replies)}, ", ".join(voted.said) or None)

@@ -30,12 +30,12 @@ class KeysFound(NamedTuple):
     """The grader is one that can be tried on them."""
 
     @property
-    def words(self) -> str:
-        """The findings in one line."""
+    def summary(self) -> str:
+        """The findings in a line."""
         if not self.tried:
             return f"the answer keys are not tried: {self.unknown}"
-        told = f"{self.right} answer keys are graded right"
-        return told if self.unknown is None else f"{told}; the grader cannot be tried on the others: {self.unknown}"
+        right = f"{self.right} answer keys are graded right"
+        return right if self.unknown is None else f"{right}; the grader cannot be tried on the others: {self.unknown}"
 
 
 class _Finding(Enum):
@@ -49,7 +49,7 @@ class _Finding(Enum):
 
 
 class _Tried(NamedTuple):
-    told: _Finding
+    finding: _Finding
     problem: str = ""
 
 
@@ -68,17 +68,17 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
         tried += await asyncio.gather(*(_try(grader, pool, question) for question in some))
         if pool.refused is not None:
             raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
-    right = sum(one.told is _Finding.RIGHT for one in tried)
+    right = sum(one.finding is _Finding.RIGHT for one in tried)
     if isinstance(grader, Python) and not grader.key_is_answer:
-        failed = [one.problem for one in tried if one.told is _Finding.FAILED]
+        failed = [one.problem for one in tried if one.finding is _Finding.FAILED]
         raised = f"; it fails on {len(failed)} of them: {failed[0]}" if failed else ""
         return KeysFound(right, f"grader.key_is_answer says that they are no answers{raised}")
     surely_wrong = {_Finding.WRONG, _Finding.FAILED} if grader.knows_right_answers or right else {_Finding.FAILED}
     each = zip(questions, tried, strict=True)
-    problems = [f"question {question.id}: {one.problem}" for question, one in each if one.told in surely_wrong]
+    problems = [f"question {question.id}: {one.problem}" for question, one in each if one.finding in surely_wrong]
     if problems:
         raise ConfigError(_refusal(grader, problems))
-    if any(one.told is _Finding.UNSAID for one in tried):
+    if any(one.finding is _Finding.UNSAID for one in tried):
         return KeysFound(right, "it does not say of every answer whether it is correct, or a question has no key")
     return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
 

@@ -52,8 +52,8 @@ class TrialSignals:
     """`MEASURES` (N,); nan where it is not known."""
 
     @classmethod
-    def of(cls, said: Iterable[tuple[str | None, str | None]], measured: Iterable[AnswerMeasures]) -> "TrialSignals":
-        """Build the signals from the stored JSON and flags of each trial, and its measures."""
+    def build(cls, said: Iterable[tuple[str | None, str | None]], measured: Iterable[AnswerMeasures]) -> "TrialSignals":
+        """The signals from the stored JSON and flags of each trial, and its measures."""
         gathered = SignalsGathered()
         for one, own in zip(said, measured, strict=True):
             gathered.add(one, own)
@@ -90,7 +90,7 @@ class TrialSignals:
             return True
         return name in self.measured and not np.isnan(self.measured[name]).all()
 
-    def facts(self, needed: Collection[str]) -> Iterator[Facts]:
+    def iter_facts(self, needed: Collection[str]) -> Iterator[Facts]:
         """The needed facts of each trial, one trial after another."""
         columns = [(name, column.tolist()) for name, column in self.measured.items() if name in needed]
         said = [{name: one[name] for name in needed if name in one} for one in self.said]
@@ -138,7 +138,7 @@ def categories_of(trials: TrialSignals, rubric: Rubric) -> IntColumn:
     """(N,): the category of each trial; `NO_CATEGORY` where a signal is missing."""
     if isinstance(rubric, SchemaRubric):
         return np.concatenate([NOBODY, *(_by_schema(part, rubric) for part in trials.parts())])
-    return np.fromiter((_category(rubric, one) for one in trials.facts(rubric.needs)), NOBODY.dtype, len(trials))
+    return np.fromiter((_category(rubric, one) for one in trials.iter_facts(rubric.needs)), NOBODY.dtype, len(trials))
 
 
 def lacking(trials: TrialSignals, rubric: Rubric) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class Math(GraderOptions):
         box = last_box(final_text(text))
         if box is None:
             return _marks(False, None, "none") if self.boxed == "required" or not text.strip() else None
-        return _settled(box, question.answer)
+        return _mark_by_value(box, question.answer)
 
     def is_slow(self, text: str, question: Question) -> bool:
         said = last_box(final_text(text)) or text[-TAIL:]
@@ -113,7 +113,7 @@ class Math(GraderOptions):
         said = _unboxed(final) if box is None and self.boxed == "preferred" else box
         if said is None:
             return _marks(False, None, "none")
-        marked = _settled(said, question.answer) or _marks(_verified(question.answer, said), said, "expression")
+        marked = _mark_by_value(said, question.answer) or _marks(_verified(question.answer, said), said, "expression")
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
@@ -141,8 +141,8 @@ def _read(expression: str) -> _Reading:
     return _Reading(normal_form(expression), rational(expression))
 
 
-def _settled(said: str, key: str) -> Marks | None:
-    """The marks, where text or numbers decide."""
+def _mark_by_value(said: str, key: str) -> Marks | None:
+    """The marks, where the text or the numbers decide; else None."""
     given, wanted = _read(said), _read(unwrapped_key(key))
     if given.text == wanted.text:
         return _marks(True, said, "text")

@@ -351,7 +351,7 @@ class GradingPool(Grading):
         self._workers = Workers(grader, count, folder, keys, beside=grader.workers is None)
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        marks = answer.given() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
+        marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
         return make_grade(answer, marks, self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:

@@ -81,8 +81,8 @@ class JudgeCriterion(Section):
         return tuple(sorted(self.levels, key=lambda level: (self.levels[level], level)))
 
     @property
-    def told(self) -> str:
-        """Its name in a judge's transcript."""
+    def with_levels(self) -> str:
+        """Name and levels, as a judge's transcript has them."""
         return f"{self.name} ({', '.join(self.in_order)})"
 
 
@@ -109,7 +109,7 @@ class ByScores(JudgeForm):
         return len(sums(self.criteria)) > MOST_SUMS
 
     def task(self, criteria: str) -> str:
-        levels = [(one.told, one.says) for one in self.criteria]
+        levels = [(one.with_levels, one.says) for one in self.criteria]
         return grading_words(levels, criteria, "criteria, each with its levels,", TASK)
 
     def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:

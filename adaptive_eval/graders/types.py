@@ -57,7 +57,7 @@ class MarkedAnswer(Answer):
     trouble: GraderError | None = None
     """Why there are none."""
 
-    def given(self) -> Marks:
+    def require_marks(self) -> Marks:
         """The marks; raises the error of the grader that found none."""
         if self.marks is None:
             raise self.trouble or GraderError("the grader gave no marks")

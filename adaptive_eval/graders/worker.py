@@ -89,7 +89,7 @@ class TaskLimits:
             resource.setrlimit(resource.RLIMIT_AS, (ceiling, resource.RLIM_INFINITY))
 
     @contextmanager
-    def one_task(self) -> Iterator[None]:
+    def limited_task(self) -> Iterator[None]:
         """The limits hold within this block."""
         self._began, self._began_cpu = time.monotonic() - run_queue_seconds(), time.process_time()
         cpu = int(self._began_cpu + self._seconds) + CPU_GRACE
@@ -149,7 +149,7 @@ def frame(value: object) -> bytes:
 def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskDone | TaskFailed:
     """Grade one answer within the limits."""
     try:
-        with limits.one_task():
+        with limits.limited_task():
             return TaskDone(grader.grade(task.text, task.question))
     except LimitExceeded as error:
         return TaskFailed(error.reason, over=True, again=error.again)

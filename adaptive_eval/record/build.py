@@ -160,7 +160,7 @@ def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[Ear
         return None, rows
     if ended.why_not is not None:
         return EarlyEnd(0, ended.why_not), rows
-    again = ended.played_again()
+    again = ended.replay()
     shift = dict(zip(snapshot.subject.models, again.shift.tolist(), strict=True))
     low, high = snapshot.bench.weights.min(), snapshot.bench.weights.max()
 

@@ -21,7 +21,7 @@ from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.optimal import OPTIMAL
 from adaptive_eval.core.registry import RETIRED
 from adaptive_eval.errors import StoreError
-from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import find_fatal_error, was_killed
@@ -95,7 +95,7 @@ class StoredRun:
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan, outside_plan=self.removed_models.in_all)
         state = RunState(controller, setup.roster)
-        apply_stored(state, reader, self.events, judged=bool(asked_graders(setup.config.grader)))
+        apply_stored(state, reader, self.events, judged=bool(graders_that_ask(setup.config.grader)))
         for end in events_of_kind(events_since_start(self.events), RunFinished):
             names = set(end.waited_for or ()).intersection(setup.roster.models)
             controller.count_overrun(map(setup.roster.models.position_of, names))

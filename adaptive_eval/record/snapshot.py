@@ -165,7 +165,7 @@ def take_snapshot(
         held=tuple(held) or (None,) * len(subject.models),
         beside=tuple(beside),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
-        ended=EndedRun.of(controller) if correct else None,
+        ended=EndedRun.from_controller(controller) if correct else None,
     )
 
 

@@ -6,7 +6,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import ByBenchmark, asked_graders
+from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_that_ask
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import Grading, GradingPool
@@ -21,7 +21,7 @@ def open_run_graders(prepared: PreparedRun) -> Grading:
 
 def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Grading:
     """Open the graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
-    asked = asked_graders(config.grader)
+    asked = graders_that_ask(config.grader)
     if not asked:
         return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)
     from adaptive_eval.graders.judging import JudgePool  # load what endpoints need, which `validate` does not

@@ -203,9 +203,9 @@ class _Execution:
                 return await self._carry_on(part, first, parts, stops, is_first_part=True)
 
         if lacks_opponent:
-            found = await ask_opponent(prepared, beginning, store, ask, lambda: stops.heard)
+            found = await ask_opponent(prepared, beginning, store, ask, lambda: stops.received)
         else:
-            found = await ask_greedily(beginning, store, ask, lambda: stops.heard)
+            found = await ask_greedily(beginning, store, ask, lambda: stops.received)
         parts.begin_second_part()
         if found.ended is not None or found.beginning is None:
             assert found.ended is not None

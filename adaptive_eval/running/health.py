@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.command import command_of
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import Host, holder_of_place
@@ -45,7 +45,7 @@ async def check_graders(config: RunConfig) -> dict[str, Health]:
     """The health of the servers that are asked for grades: a judge's, those of everyone on a panel, a verifier's."""
     keys = read_environment(config.folder)
     seats: dict[str, AskedGrader] = {}
-    for benchmark, one in asked_graders(config.grader).items():
+    for benchmark, one in graders_that_ask(config.grader).items():
         whose = f"the {one.kind} of {benchmark}" if benchmark else f"the {one.kind}"
         for place, seat in enumerate(one.seats, start=1):
             seats[whose if len(one.seats) == 1 else f"{whose} {place}"] = seat

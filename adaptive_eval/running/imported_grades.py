@@ -38,7 +38,7 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
     rubric = kept_rubric(stored_config(header).rubric, events)
     found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
     if not found.all_agree or not sample:
-        told = found.words if sample else "no stored answer has a text that could be graded again"
+        told = found.summary if sample else "no stored answer has a text that could be graded again"
         head = f"the grades in {directory} are those of its logs, and new answers may be graded otherwise: {told}"
         examples = [f"  {one}" for one in found.examples]
         mend = (

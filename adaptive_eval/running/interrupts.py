@@ -31,7 +31,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
     def hear(self, handle: Callable[[], None]) -> None:
         """Call this at each of them from now on."""
 
-        def heard() -> None:
+        def handle_signal() -> None:
             self._left -= 1
             if not self._left:
                 _forget()
@@ -39,7 +39,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
 
         for number in NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup a closed terminal is nobody's request
-                asyncio.get_running_loop().add_signal_handler(number, heard)
+                asyncio.get_running_loop().add_signal_handler(number, handle_signal)
 
     def __exit__(self, *_: object) -> None:
         _forget()
@@ -50,17 +50,17 @@ class RememberedStops:
 
     def __init__(self, stops: StopSource) -> None:
         self._stops = stops
-        self.heard = False
+        self.received = False
 
     def hear(self, handle: Callable[[], None]) -> None:
         """Call this at each of them from now on, and at once where there was one."""
 
-        def heard() -> None:
-            self.heard = True
+        def handle_signal() -> None:
+            self.received = True
             handle()
 
-        self._stops.hear(heard)
-        if self.heard:
+        self._stops.hear(handle_signal)
+        if self.received:
             handle()
 
     def __enter__(self) -> "RememberedStops":

@@ -29,7 +29,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.graders.asked import spent_in
-from adaptive_eval.graders.by_benchmark import asked_grader, grader_of
+from adaptive_eval.graders.by_benchmark import grader_of, grader_that_asks
 from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
@@ -183,7 +183,7 @@ async def _grade_all(
                 ledger.ask(len(some))
             regrades += (found := await grade_stored(pool, some, by_id, again))
             if ledger is not None:
-                ledger.heard(found)
+                ledger.enter_verdicts(found)
                 _require_some_grade(regrades)
     finally:
         await pool.close()
@@ -284,7 +284,7 @@ def _fitted(
 
 def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
     """A stored configuration to grade by; raises `ConfigError` if it names code or a server. Its folder is left out."""
-    if (asked := asked_grader(config.grader)) is not None:
+    if (asked := grader_that_asks(config.grader)) is not None:
         raise ConfigError(
             f"the run in {directory} is graded by a {asked.kind} at an address that the run names, and nothing "
             "is sent to one because of that; if it is yours: `adaptive-eval run` with your configuration judges what "

@@ -59,13 +59,13 @@ class RejudgingCosts:
     def again(self, record: TrialRecord) -> Again:
         """A callback that counts a lost reply, and says whether the caps bear another one."""
 
-        async def asked_again() -> bool:
+        async def may_ask_again() -> bool:
             self._lost += 1
             self._store.commit(CommitBatch(events=[AnswersLost(record.model, 0, *self._vote, verdicts=1)]))
             lost = self._vote.times(self._lost)
             return self._short(self._spent.plus(self._wanted).plus(lost)) is None
 
-        return asked_again
+        return may_ask_again
 
     def _short(self, total: Cost) -> str | None:
         """The first cap that this would exceed."""
@@ -85,7 +85,7 @@ class VerdictLedger:
         """Enter verdicts that are asked for next."""
         self._enter(answers, self._worst.times(answers))
 
-    def heard(self, verdicts: Sequence[Regrade]) -> None:
+    def enter_verdicts(self, verdicts: Sequence[Regrade]) -> None:
         """Verdicts have come: enter what they have cost instead of the most they may; raises `Unavailable` where that
         is more."""
         used = reduce(Cost.plus, (one.cost for one in verdicts), NO_COST)

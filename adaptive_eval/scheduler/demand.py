@@ -35,9 +35,9 @@ class ModelDemand:
         nothing_further = model in departures.settled or departures.is_gone(model)
         return nothing_further and not self._requests.in_flight[model]
 
-    def is_resting(self, model: int) -> bool:
+    def is_parked(self, model: int) -> bool:
         """The model has nothing to do until others want more of it."""
-        return self._is_idle(model) and model in self._state.departures.resting
+        return self._is_idle(model) and model in self._state.departures.parked
 
     def is_idle_for_long(self, model: int) -> bool:
         """The model has had nothing to do for long, and will not before answers of others are there."""
@@ -45,7 +45,7 @@ class ModelDemand:
         return self._idle.is_idle_for_long(model, awaited)
 
     def awaited_models(self, model: int) -> tuple[str, ...] | None:
-        if self.is_resting(model):
+        if self.is_parked(model):
             return None
         return self._idle.awaited_batches(self._state.controller.awaited()) or None
 

@@ -40,7 +40,7 @@ class Departures:
         """Models that refused their first request, and why."""
         self.settled: set[int] = set()
         """Models that nothing can want again, as far as the run goes today."""
-        self.resting: set[int] = set()
+        self.parked: set[int] = set()
         """Models that are asked nothing beside what is in flight, until others want more of them."""
         self.answers = [0] * len(names)
         """Requests of each model that were answered since this start."""
@@ -127,7 +127,7 @@ class Departures:
         """
         if controller.finished is not None:
             return
-        self.resting = set(np.flatnonzero(controller.resting()).tolist())
+        self.parked = set(np.flatnonzero(controller.parked_models()).tolist())
         wanted = controller.still_wanted()
         self.settled = {model for model in range(len(self._names)) if not wanted[model] and model not in self.lost}
         for model in sorted(self.settled.difference(self.recorded)):

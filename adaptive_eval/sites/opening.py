@@ -13,7 +13,7 @@ from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun, seed_bases
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
 from adaptive_eval.running.launched import LOGS, OpenedHosts, file_name
@@ -183,7 +183,7 @@ class SiteServices:
 def _site_inputs(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]:
     """Prompts, questions and rubric that a model's sites need, with their digest."""
     grader = prepared.config.grader
-    graded_there = None if asked_graders(grader) else grader
+    graded_there = None if graders_that_ask(grader) else grader
     material = SiteMaterial(prepared.prompts[number], prepared.questions, graded_there, prepared.rubric)
     told = (
         None if graded_there is None else graded_there.model_dump_json(),

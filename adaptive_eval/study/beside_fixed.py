@@ -116,9 +116,8 @@ def _why_not(plan: Plan, counts: IntArray) -> Iterator[str]:
 def _run_in_world(plan: Plan, chances: FloatArray, z: float, seed: tuple[int, int]) -> _InOneWorld:
     """A run without caps, and fixed designs, in one world."""
     bench = plan.bench
-    tapes = [
-        Tape.of_chances(chances, bench.weights, np.random.default_rng([*seed, 1 + draw])) for draw in range(FIXED_DRAWS)
-    ]
+    rngs = (np.random.default_rng([*seed, 1 + draw]) for draw in range(FIXED_DRAWS))
+    tapes = [Tape.from_chances(chances, bench.weights, rng) for rng in rngs]
     controller = Controller(replace(plan, budget=Budget()), keep_looks=False)
     drive_rounds(controller, tapes[0])
     truth, g = bench.mean(chances @ bench.weights), bench.question_weights

@@ -52,7 +52,7 @@ class DrawnRound(NamedTuple):
     @classmethod
     def of(cls, asked: Round, tape: Tape, categories: int) -> "DrawnRound":
         """The outcomes of a round, each and counted."""
-        trials, shape = TrialArrays.of_round(asked.first, asked.extra), asked.extra.shape
+        trials, shape = TrialArrays.from_round(asked.first, asked.extra), asked.extra.shape
         found = tape.categories(trials)
         cells = (trials.model * shape[1] + trials.question) * categories + found
         counts = np.bincount(cells, minlength=math.prod(shape) * categories)

@@ -12,7 +12,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import gpu_share
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import asked_graders, questions_of
+from adaptive_eval.graders.by_benchmark import graders_that_ask, questions_of
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import JudgeUse
 from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
@@ -30,7 +30,8 @@ class ExpectedGrade(NamedTuple):
 def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
     """The models, the opponent, and whoever is asked for grades."""
     opponent = () if config.opponent is None else (config.opponent,)
-    return (*config.models, *opponent, *(seat for one in asked_graders(config.grader).values() for seat in one.seats))
+    seats = (seat for one in graders_that_ask(config.grader).values() for seat in one.seats)
+    return (*config.models, *opponent, *seats)
 
 
 def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
@@ -39,7 +40,7 @@ def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | N
     Where only some benchmarks have a judge, its share of the questions is its share of the answers.
     """
     expected = ExpectedGrade()
-    for benchmark, grader in asked_graders(prepared.config.grader).items():
+    for benchmark, grader in graders_that_ask(prepared.config.grader).items():
         own = questions_of(benchmark, prepared.questions)
         times, timed = _times(grader, seen)
         if seen is not None:

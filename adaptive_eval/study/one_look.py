@@ -58,7 +58,7 @@ def evaluate_one_look(
 def _drawn(tape: Tape, models: int, questions: int, most: int) -> IntArray:
     """The first `most` outcomes of every cell: (L, M, N)."""
     shape = (models, questions)
-    trials = TrialArrays.of_round(np.zeros(shape, dtype=np.int64), np.full(shape, most))
+    trials = TrialArrays.from_round(np.zeros(shape, dtype=np.int64), np.full(shape, most))
     return tape.categories(trials).astype(np.int64).reshape(*shape, most)
 
 

@@ -95,14 +95,14 @@ class OutcomeSource:
     def tape(self, rng: np.random.Generator) -> Tape:
         """Trials in random order: of a recording without replacement."""
         if self.counts is not None:
-            return Tape.of_counts(self.counts, self.weights, rng)
-        return Tape.of_chances(self.chances, self.weights, rng)
+            return Tape.from_counts(self.counts, self.weights, rng)
+        return Tape.from_chances(self.chances, self.weights, rng)
 
     def tape_in_order(self, rng: np.random.Generator) -> Tape:
         """Trials in the order in which they were recorded, where that is known."""
         if self.outcomes is None or self.counts is None:
             return self.tape(rng)
-        return Tape.of_outcomes(self.outcomes, self.counts, self.weights, rng)
+        return Tape.from_trials(self.outcomes, self.counts, self.weights, rng)
 
 
 def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> OutcomeSource:

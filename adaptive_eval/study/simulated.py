@@ -131,7 +131,7 @@ def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: S
     """The answers of a world."""
     weights, answers = plan.bench.weights, np.random.default_rng([*seed, 0])
     if served.recorded is None:
-        return Tape.of_chances(chances, weights, answers, plan.trials.max)
+        return Tape.from_chances(chances, weights, answers, plan.trials.max)
     return Tape.continued(served.recorded, chances, weights, answers)
 
 
@@ -231,7 +231,7 @@ class _Seconds:
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial."""
-        return np.asarray(self._medians[trials.model, categories] * self._factors.of(trials))
+        return np.asarray(self._medians[trials.model, categories] * self._factors.values_of(trials))
 
 
 def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> Iterator[FloatArray]:

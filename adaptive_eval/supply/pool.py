@@ -177,7 +177,7 @@ class ServerPool(Supply):
         host = place.host
         if demand.is_settled(model):
             self._stop(place, host.release(model, self._note))
-        elif host.keeps_place and ((host.own and demand.is_resting(model)) or demand.is_idle_for_long(model)):
+        elif host.keeps_place and ((host.own and demand.is_parked(model)) or demand.is_idle_for_long(model)):
             self._note(ServerRests(self._names[model], demand.awaited_models(model)))
             self._stop(place, host.rest(model, self._note))
 

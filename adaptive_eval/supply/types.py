@@ -98,7 +98,7 @@ class Demand(Protocol):
     def is_settled(self, model: int) -> bool:
         """Whether the model is done, as far as anybody can know: nothing more to ask, and nothing in flight."""
 
-    def is_resting(self, model: int) -> bool:
+    def is_parked(self, model: int) -> bool:
         """Whether the model has nothing to ask and nothing in flight until trials of others want it again."""
 
     def is_idle_for_long(self, model: int) -> bool:

@@ -21,7 +21,7 @@ RAISED_PATHS, RAISED_LOOKS, RAISED = 150, 6, (1, 16, 256, 4096)
 """Pairs of exact ties, and looks under each of these horizons, on which a horizon that is raised is tried."""
 RAISED_LEVEL = 0.25
 """The one-sided error there: so large that a few paths show when it is spent more than once."""
-LEAVES_ERROR = ("left", "spent", "tied")
+LEAVES_ERROR = ("remaining_error", "exhausted", "tied")
 CERTAIN_Z, CERTAIN_SIGMA = 50.0, 0.01
 """Half of the scale apart, with all the trials allowed: whoever does not call this calls nothing."""
 NOTHING_Z, NOTHING_SIGMA = 0.67, 0.5
@@ -254,7 +254,7 @@ def _check_extended(rule: Extendable, looks: Sequence[Evidence], then: Evidence,
 
 
 def _check_left(rule: ErrorLeft, now: Evidence, boundary: FloatArray, name: str) -> None:
-    left, spent = rule.left(now), rule.spent(now)
+    left, spent = rule.remaining_error(now), rule.exhausted(now)
     fail_unless(bool(np.all((left >= 0.0) & (left <= 1.0))), f"{name}: left is a chance, from 0 to 1")
     called = spent & np.isfinite(boundary)
     fail_unless(not called.any(), f"{name}: what is spent may not be called any more: {_first(now, called)}")

@@ -47,7 +47,7 @@ def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
     assert RULE.boundary(seen) == pytest.approx(wanted)
     assert RULE.p_value(seen, 1) == pytest.approx([flat.p_value(seen, 1)[0], steep.p_value(seen, 1)[1]])
     assert RULE.at_level(0.01).boundary(seen)[1] == pytest.approx(replace(steep, confidence=0.99).boundary(seen)[1])
-    alone = seen.of_pairs(np.array([0]))
+    alone = seen.at_positions(np.array([0]))
     assert RULE.boundary(alone) == pytest.approx(wanted[:1])
     nobody = evidence(2.5, information, None)
     assert RULE.boundary(nobody) == pytest.approx(steep.boundary(nobody))
@@ -69,8 +69,8 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
     for of_each, ask in (
         (after.boundary(at_end), lambda rule: rule.boundary(at_end)),
         (after.p_value(at_end, 1), lambda rule: rule.p_value(at_end, 1)),
-        (after.left(now), lambda rule: rule.left(now)),
-        (after.spent(now), lambda rule: rule.spent(now)),
+        (after.remaining_error(now), lambda rule: rule.remaining_error(now)),
+        (after.exhausted(now), lambda rule: rule.exhausted(now)),
         (after.tied(at_end, 0.02), lambda rule: rule.tied(at_end, 0.02)),
     ):
         assert of_each.tolist() == [ask(rule)[number] for number, rule in enumerate(apart)]

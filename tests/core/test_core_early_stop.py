@@ -36,7 +36,7 @@ def played(one: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) -> Co
 
 
 def ended(one: Plan, seed: int = 0) -> EndedRun:
-    found = EndedRun.of(played(one, np.random.default_rng(seed)))
+    found = EndedRun.from_controller(played(one, np.random.default_rng(seed)))
     assert found is not None
     return found
 
@@ -56,7 +56,7 @@ def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch
     assert (np.abs(truth) > 3.0 * sure).any(), "a world where scores are off"
     for replays, together in ((400, True), (60, False)):
         monkeypatch.setattr(module, "can_stand_side_by_side", lambda plan, is_so=together: is_so)
-        again, uncertain = run.played_again(replays), math.sqrt(1.0 + 250.0 / replays)
+        again, uncertain = run.replay(replays), math.sqrt(1.0 + 250.0 / replays)
         assert (np.abs(again.shift - truth) < 4.0 * sure * uncertain).all()
         assert again.spread == pytest.approx(spread, abs=4.0 * spread / math.sqrt(2.0 * errors.size) * uncertain)
 
@@ -74,7 +74,7 @@ def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[Float
 
 
 def test_the_same_run_has_the_same_shift_and_another_one_another() -> None:
-    first, again, other = (ended(plan(), seed).played_again().shift for seed in (1, 1, 2))
+    first, again, other = (ended(plan(), seed).replay().shift for seed in (1, 1, 2))
     assert first.tolist() == again.tolist() != other.tolist()
     assert np.isfinite(first).all() and first.any()
 
@@ -89,8 +89,8 @@ def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.Monke
 
 
 def test_a_run_that_goes_on_or_had_all_at_once_has_nothing_to_correct() -> None:
-    assert EndedRun.of(Controller(plan())) is None
-    assert EndedRun.of(played(plan(trials=Trials(4, 4)), np.random.default_rng(0))) is None
+    assert EndedRun.from_controller(Controller(plan())) is None
+    assert EndedRun.from_controller(played(plan(trials=Trials(4, 4)), np.random.default_rng(0))) is None
 
 
 def test_recorded_models_are_as_they_were() -> None:
@@ -98,7 +98,7 @@ def test_recorded_models_are_as_they_were() -> None:
     counts[2] = [[5, 5], [7, 3]]
     run = ended(plan(bench=Bench(3, 2, W, prior_counts=counts, recorded=frozenset({2}))))
     assert run.why_not is None
-    again = run.played_again(4)
+    again = run.replay(4)
     assert np.isnan(again.shift).tolist() == [False, False, True]
     assert np.isfinite(again.spread)
 
@@ -123,7 +123,7 @@ def test_a_run_without_one_of_its_models_is_not_played_again() -> None:
     while controller.finished is None:
         asks = controller.ask(1000)
         controller.tell(Outcome(*ask[:3], int(rng.random() < RIGHT[ask.model, ask.question])) for ask in asks)
-    run = EndedRun.of(controller)
+    run = EndedRun.from_controller(controller)
     assert run is not None and run.why_not == "it went on without a model"
 
 
@@ -141,4 +141,4 @@ def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Calla
     run = replace(run, plan=plan(budget=Budget(usd=5.0)))
     again = run._plan().budget
     assert again == Budget(trials=cap(int(run.counts.sum())))
-    assert np.isfinite(run.played_again(4).shift).all()
+    assert np.isfinite(run.replay(4).shift).all()

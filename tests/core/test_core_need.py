@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.in_flight import on_clock
+from adaptive_eval.core.in_flight import clock_seconds
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rounds import Batch
@@ -157,7 +157,7 @@ def test_the_clock_goes_by_the_square_root_of_seconds_in_steps() -> None:
     batch = Batch(0, 0, np.zeros(4, dtype=int), np.ones(4, dtype=int))
     for question, (seconds, least) in enumerate(((0.2, 1.0), (7.8, 1.5), (8.0, 2.0), (19.0, 3.0))):
         batch.place(Outcome(0, question, 0, 1, seconds=seconds))
-        assert on_clock(batch) == least
+        assert clock_seconds(batch) == least
 
 
 PACES = (

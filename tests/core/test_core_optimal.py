@@ -138,7 +138,8 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
     rule = carried_over(RULE, looks, now, 0.0)
     assert isinstance(rule, ContinuedOptimal)
     assert gone.mean() > 0.3 and np.all(np.isfinite(rule.boundary(now)[~called]))
-    assert np.allclose(rule.left(now)[gone], RULE.reserve) and np.all(rule.left(now)[~gone & ~called] > RULE.reserve)
+    left = rule.remaining_error(now)
+    assert np.allclose(left[gone], RULE.reserve) and np.all(left[~gone & ~called] > RULE.reserve)
     first = np.linspace(1 / 6, 0.5, 15)[1:]
     further = paths(pairs, first, looks[-1].z * np.sqrt(1 / 6), 1 / 6, 2)
     for look in further:

@@ -12,7 +12,7 @@ from adaptive_eval.core.evidence import Estimates, weigh_evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Place, Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.recorded import fixed_share, of_information, of_trials
+from adaptive_eval.core.recorded import fixed_share, information_from, trials_for
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
@@ -52,7 +52,7 @@ CHANCES = np.array([0.2, 0.5, 0.8, 0.55])
 
 def played(plan: Plan, seed: int = 0, chances: NDArray[np.float64] = CHANCES) -> Controller:
     p = np.repeat(chances[:, None], QUESTIONS, axis=1)
-    tape = Tape.of_chances(np.stack([1.0 - p, p], axis=-1), BINARY, np.random.default_rng(seed))
+    tape = Tape.from_chances(np.stack([1.0 - p, p], axis=-1), BINARY, np.random.default_rng(seed))
     return drive(Controller(plan), tape)
 
 
@@ -141,10 +141,10 @@ def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -
 def test_trials_and_information_are_converted_by_the_share_that_is_fixed() -> None:
     fixed = np.array([0.0, 0.25, 0.5, 0.9])
     times = np.array([3.0, 3.0, 3.0, 3.0])
-    information = of_information(times, fixed)
+    information = information_from(times, fixed)
     assert information == pytest.approx([3.0, 1 / (0.75 / 3 + 0.25), 1 / (0.5 / 3 + 0.5), 1 / (0.1 / 3 + 0.9)])
-    assert of_trials(information, fixed) == pytest.approx(times)
-    assert of_trials(np.array([2.0, 3.0]), np.array([0.5, 0.5])).tolist() == [np.inf, np.inf], (
+    assert trials_for(information, fixed) == pytest.approx(times)
+    assert trials_for(np.array([2.0, 3.0]), np.array([0.5, 0.5])).tolist() == [np.inf, np.inf], (
         "beyond what is to be had"
     )
 

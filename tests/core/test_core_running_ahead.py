@@ -32,7 +32,7 @@ def plan(lookahead: int, **choices: object) -> Plan:
 
 def tape(*means: float) -> Tape:
     p = np.repeat(np.array(means)[:, None], QUESTIONS, axis=1)
-    return Tape.of_chances(np.stack([1.0 - p, p], axis=-1), WEIGHTS, np.random.default_rng(11))
+    return Tape.from_chances(np.stack([1.0 - p, p], axis=-1), WEIGHTS, np.random.default_rng(11))
 
 
 @pytest.mark.parametrize("lookahead", [0, 4, 12])

@@ -80,7 +80,7 @@ def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
         ask = waiting.pop(0)
         right = int(rng.random() < SKILLS[ask.model])
         if controller.tell([Outcome(ask.model, ask.question, ask.trial, right, seconds=1.0)]):
-            rests.append(controller.resting())
+            rests.append(controller.parked_models())
             fresh = controller.ask(10**6)
             assert not {ask.model for ask in fresh} & set(np.flatnonzero(rests[-1] & ~whole(controller)).tolist())
             waiting += fresh

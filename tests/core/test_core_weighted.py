@@ -237,7 +237,7 @@ def test_runs_side_by_side_end_as_each_alone() -> None:
     plan = weighted_plan(budget=Budget(trials=900))
     chances = np.random.default_rng(8).uniform(0.3, 0.8, (3, 11))
     tapes = [
-        Tape.of_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))
+        Tape.from_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))
         for seed in range(3)
     ]
     ends = RunStack(plan, SummedTapes(tapes, 2), [StackMember(at, 900) for at in range(3)]).ends()
@@ -253,11 +253,11 @@ def test_what_an_early_end_does_to_a_score_is_of_the_weighted_one() -> None:
     heavy = np.where(LABELS == 0, 1e6, 1.0)
     plan = weighted_plan(bench=Bench(3, 11, BINARY, question_weights=heavy), objective=Best(), policy=UnresolvedPairs())
     run = straight(plan, Answers(plan, 4))
-    ended = EndedRun.of(run)
+    ended = EndedRun.from_controller(run)
     assert ended is not None
     few = replace(plan, bench=Bench(3, 4, BINARY))
     same = EndedRun(few, ended.counts[:, :4], ended.reason, ended.affordable, ended.set_aside, ended.judged)
-    found, alone = ended.played_again(300), same.played_again(300)
+    found, alone = ended.replay(300), same.replay(300)
     assert np.abs(found.shift - alone.shift).max() < 0.02
     assert found.spread == pytest.approx(alone.spread, rel=0.25)
 
@@ -288,7 +288,7 @@ def test_a_run_keeps_the_promise_of_its_rule() -> None:
     runs = 400
     for _ in range(runs):
         chance = np.tile(rng.uniform(0.1, 0.95, 40), (2, 1))
-        tape = Tape.of_chances(np.stack([1.0 - chance, chance], axis=-1), BINARY, rng)
+        tape = Tape.from_chances(np.stack([1.0 - chance, chance], axis=-1), BINARY, rng)
         look = drive_rounds(Controller(plan, keep_looks=False), tape).latest_look()
         assert look is not None
         called += look.comparisons[0].verdict == "resolved"

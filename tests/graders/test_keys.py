@@ -86,7 +86,7 @@ def test_choices_are_named_by_letter_text_or_position() -> None:
 
 def test_a_form_that_nobody_knows_cannot_be_tried() -> None:
     found = tried(Regex(pattern=r"<<(.*)>>"), "42", "43")
-    assert found.right == 0 and "it may want a form of answer that only you know" in found.words
+    assert found.right == 0 and "it may want a form of answer that only you know" in found.summary
 
 
 def test_a_pattern_that_finds_some_keys_must_find_all() -> None:
@@ -125,9 +125,9 @@ def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch:
     with pytest.raises(ConfigError, match=r"(?s)question q1: .*set grader.key_is_answer: false"):
         tried(function("strict", Here), "yes", "no")
     found = tried(function("strict", Here, key_is_answer=False), "yes", "no")
-    assert found.right == 1 and "says that they are no answers; it fails on 1 of them: " in found.words
-    assert "does not say of every answer whether it is correct" in tried(function("points", Here), "42").words
-    assert "a question has no key" in tried(function("right", Here), "42", "").words
+    assert found.right == 1 and "says that they are no answers; it fails on 1 of them: " in found.summary
+    assert "does not say of every answer whether it is correct" in tried(function("points", Here), "42").summary
+    assert "a question has no key" in tried(function("right", Here), "42", "").summary
     for wrong, said in (
         (function("absent", key_is_answer=False), "has no attribute absent"),
         (function("LIMIT"), "but is a value of type int; further arguments"),

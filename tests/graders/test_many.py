@@ -65,7 +65,7 @@ def drawn(seed: int = 0) -> tuple[list[Answer], list[dict[str, object]]]:
 
 def stored(answers: list[Answer], said: list[dict[str, object]]) -> TrialSignals:
     marks = [(json.dumps(told), " ".join(sorted(one.signals)) or None) for one, told in zip(answers, said, strict=True)]
-    return TrialSignals.of(
+    return TrialSignals.build(
         marks, [AnswerMeasures(*(getattr(one, name) for name in AnswerMeasures._fields)) for one in answers]
     )
 

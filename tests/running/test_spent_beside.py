@@ -76,7 +76,7 @@ def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path
     ledger, worst, used = VerdictLedger(store, Cost(100, 0.1, 9.0)), Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
     ledger.ask(3)
     assert spent_in_all(store.reader) == removed(store).cost == worst.times(3)
-    ledger.heard([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
+    ledger.enter_verdicts([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
     assert spent_in_all(store.reader) == pytest.approx(used.times(3))
     ledger.ask(1)
     (row,) = removed(store).rows

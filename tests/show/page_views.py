@@ -57,7 +57,7 @@ def simulated(
     config = configuration(drawn_from.models, name, sections)
     bench = Bench(len(drawn_from.models), len(drawn_from.questions), drawn_from.w)
     controller = Controller(plan_on(bench, config, drawn_from.models))
-    tape = Tape.of_chances(drawn_from.p, drawn_from.w, np.random.default_rng(1))
+    tape = Tape.from_chances(drawn_from.p, drawn_from.w, np.random.default_rng(1))
     spending = [Spending(START, 0, 0, 0.0, 0.0)]
     if set_aside is not None:
         controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])

@@ -65,7 +65,7 @@ def store_run(
 ) -> int:
     """Run to the end, or to the end of so many rounds, and store it as `run` does; returns the trials."""
     controller, weights = Controller(prepared.plan), prepared.plan.bench.weights
-    tape = Tape.of_chances(world, weights, np.random.default_rng(seed))
+    tape = Tape.from_chances(world, weights, np.random.default_rng(seed))
     store = Store.open(directory, prepared.header).store
     trials = []
     while controller.finished is None and (rounds is None or len(controller.looks) < rounds):

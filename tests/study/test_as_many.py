@@ -51,7 +51,7 @@ def test_it_is_what_counting_answer_by_answer_gives() -> None:
     called = np.mean([sum(pair.verdict == "resolved" for pair in run.comparisons) for run in runs])
     curve = [
         np.mean([
-            called_after(Tape.of_chances(world, one.bench.weights, np.random.default_rng([SEED, number, 0])), trials)
+            called_after(Tape.from_chances(world, one.bench.weights, np.random.default_rng([SEED, number, 0])), trials)
             for number, world in enumerate(WORLDS)
         ])
         for trials in range(1, MOST + 1)

@@ -31,7 +31,7 @@ def small() -> Plan:
 
 
 def tape(*seed: int) -> Tape:
-    return Tape.of_chances(WORLD, np.array([0.0, 1.0]), np.random.default_rng(seed))
+    return Tape.from_chances(WORLD, np.array([0.0, 1.0]), np.random.default_rng(seed))
 
 
 def run_of(one: Plan, *seed: int) -> Controller:

@@ -25,10 +25,10 @@ def test_the_fixed_design_calls_what_a_run_with_one_look_calls(name: str) -> Non
     plan = replace(plan, judging=Judging(futility=None))
     for seed in range(2):
         curves = evaluate_one_look(
-            Tape.of_chances(world.p, world.w, np.random.default_rng(seed)), world.truth, questions, 30
+            Tape.from_chances(world.p, world.w, np.random.default_rng(seed)), world.truth, questions, 30
         )
         for n in (4, 30):
-            tape = Tape.of_chances(world.p, world.w, np.random.default_rng(seed))
+            tape = Tape.from_chances(world.p, world.w, np.random.default_rng(seed))
             run = judge_replay(0, drive_rounds(Controller(replace(plan, trials=Trials(n, n))), tape), world.truth)
             assert (run.cost, run.looks) == (1.0, 1)
             found = [float(curve[n - 1]) for curve in curves]

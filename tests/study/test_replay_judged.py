@@ -37,7 +37,7 @@ def test_a_call_for_the_worse_or_for_an_equal_is_wrong(pair: PairVerdict, refere
 def test_a_replay_is_judged_by_its_last_look() -> None:
     world = coins()
     controller = drive(
-        Controller(Plan(Bench(11, 30, world.w))), Tape.of_chances(world.p, world.w, np.random.default_rng(1))
+        Controller(Plan(Bench(11, 30, world.w))), Tape.from_chances(world.p, world.w, np.random.default_rng(1))
     )
     found, look = judge_replay(1, controller, world.truth), controller.looks[-1]
     assert found.trials == sum(look.trials) and found.cost == found.trials / 26_400
@@ -56,7 +56,7 @@ def test_a_replay_is_judged_by_its_last_look() -> None:
 def test_a_call_against_a_value_is_judged_by_that_value() -> None:
     world = World("w", binary(np.array([[0.9] * 20, [0.2] * 20])))
     plan = Plan(Bench(2, 20, world.w), objective=Threshold(0.5), trials=Trials(4, 40))
-    controller = drive(Controller(plan), Tape.of_chances(world.p, world.w, np.random.default_rng(0)))
+    controller = drive(Controller(plan), Tape.from_chances(world.p, world.w, np.random.default_rng(0)))
     found = judge_replay(0, controller, world.truth)
     assert (found.called, found.tied, found.out_of_reach, found.wrong) == (2, 0, 0, 0)
     assert judge_replay(0, controller, 1.0 - world.truth).wrong == 2

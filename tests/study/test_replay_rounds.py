@@ -28,7 +28,7 @@ def chances(seed: int) -> FloatArray:
 
 
 def tape(seed: int) -> Tape:
-    return Tape.of_chances(chances(seed), WEIGHTS, np.random.default_rng(seed))
+    return Tape.from_chances(chances(seed), WEIGHTS, np.random.default_rng(seed))
 
 
 def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
@@ -124,7 +124,7 @@ def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
 def test_many_values_are_those_of_one_by_one() -> None:
     first = np.random.default_rng(1).integers(0, 5, (MODELS, QUESTIONS))
     extra = np.random.default_rng(2).integers(0, 4, (MODELS, QUESTIONS))
-    cells, outcomes = Cells.of_round(first, extra), tape(3)
+    cells, outcomes = Cells.from_round(first, extra), tape(3)
     each = list(zip(*(column.tolist() for column in cells), strict=True))
     assert each == [
         (model, question, first[model, question] + number)

@@ -26,7 +26,7 @@ def drawn(tape: Tape, shape: tuple[int, int], depth: int) -> np.ndarray:
 def test_counts_are_drawn_without_replacement(counts: np.ndarray, seed: int) -> None:
     counts[..., 1] += counts.sum(axis=-1) == 0
     held = counts.sum(axis=-1)
-    outcomes = drawn(Tape.of_counts(counts, FOUR, np.random.default_rng(seed)), (2, 3), int(held.max()))
+    outcomes = drawn(Tape.from_counts(counts, FOUR, np.random.default_rng(seed)), (2, 3), int(held.max()))
     for model, question in itertools.product(range(2), range(3)):
         whole = outcomes[model, question, : held[model, question]]
         assert np.bincount(whole, minlength=4).tolist() == counts[model, question].tolist()
@@ -34,7 +34,7 @@ def test_counts_are_drawn_without_replacement(counts: np.ndarray, seed: int) -> 
 
 def test_counts_come_in_random_order() -> None:
     counts = np.full((400, 1, 2), 3)
-    outcomes = drawn(Tape.of_counts(counts, BINARY, np.random.default_rng(0)), (400, 1), 6)[:, 0]
+    outcomes = drawn(Tape.from_counts(counts, BINARY, np.random.default_rng(0)), (400, 1), 6)[:, 0]
     # every trial alike: the share of successes at each place is that of the urn, 3 s.e. = 0.075
     assert outcomes.mean(axis=0) == pytest.approx(0.5, abs=0.075)
     # without replacement a success makes the next one rarer: P(1 after 1) = 2/5
@@ -43,7 +43,7 @@ def test_counts_come_in_random_order() -> None:
 
 def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
     counts = np.array([[[1, 3, 0, 0], [0, 0, 0, 2], [5, 0, 5, 0]]])
-    outcomes = drawn(Tape.of_counts(counts, FOUR, np.random.default_rng(1)), (1, 3), 2000)[0]
+    outcomes = drawn(Tape.from_counts(counts, FOUR, np.random.default_rng(1)), (1, 3), 2000)[0]
     assert set(outcomes[1]) == {3}
     assert set(outcomes[2]) == {0, 2}
     assert (outcomes[0, 4:] == 1).mean() == pytest.approx(0.75, abs=0.03)
@@ -52,7 +52,7 @@ def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
 
 def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     outcomes = np.array([[[0, 1, -1, 1], [-1, -1, 1, -1], [2, -1, 0, 3]]], dtype=np.int8)
-    tape = Tape.of_outcomes(outcomes, counts_of_outcomes(outcomes), FOUR, np.random.default_rng(2))
+    tape = Tape.from_trials(outcomes, counts_of_outcomes(outcomes), FOUR, np.random.default_rng(2))
     found = drawn(tape, (1, 3), 60)[0]
     assert found[0, :3].tolist() == [0, 1, 1]
     assert found[1].tolist() == [1] * 60, "the share of a cell that was right once of once"
@@ -62,7 +62,7 @@ def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
 
 def test_chances_of_nothing_are_never_drawn() -> None:
     chances = np.array([[[0.0, 1.0, 0.0, 0.0], [0.25, 0.0, 0.0, 0.75]]])
-    found = drawn(Tape.of_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
+    found = drawn(Tape.from_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
     assert set(found[0]) == {1}
     assert set(found[1]) == {0, 3}
     assert (found[1] == 3).mean() == pytest.approx(0.75, abs=0.025)
@@ -72,9 +72,9 @@ def test_chances_of_nothing_are_never_drawn() -> None:
 def test_a_trial_is_the_same_whatever_was_asked_before(order: int) -> None:
     counts = np.array([[[2, 5], [1, 1]], [[4, 0], [3, 9]]])
     cells = list(itertools.product(range(2), range(2), range(20)))[::order]
-    tape = Tape.of_counts(counts, BINARY, np.random.default_rng(4))
+    tape = Tape.from_counts(counts, BINARY, np.random.default_rng(4))
     asked = {cell: tape.category(*cell) for cell in cells}
-    again = Tape.of_counts(counts, BINARY, np.random.default_rng(4))
+    again = Tape.from_counts(counts, BINARY, np.random.default_rng(4))
     assert {cell: again.category(*cell) for cell in sorted(cells)} == asked
-    other = Tape.of_counts(counts, BINARY, np.random.default_rng(5))
+    other = Tape.from_counts(counts, BINARY, np.random.default_rng(5))
     assert {cell: other.category(*cell) for cell in sorted(cells)} != asked

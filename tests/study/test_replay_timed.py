@@ -26,7 +26,7 @@ def controller(pace: Pace = Pace(), budget: Budget = Budget()) -> Controller:  #
 
 
 def tape(seed: int = 1) -> Tape:
-    return Tape.of_chances(WORLD.p, WORLD.w, np.random.default_rng(seed))
+    return Tape.from_chances(WORLD.p, WORLD.w, np.random.default_rng(seed))
 
 
 def times(seed: int = 2) -> AnswerTimes:

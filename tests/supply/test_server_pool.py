@@ -35,7 +35,7 @@ class FakeDemand:
     flying: set[int] = field(default_factory=set)
     owed: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
-    resting: set[int] = field(default_factory=set)
+    parked: set[int] = field(default_factory=set)
     idle: dict[int, tuple[str, ...] | None] = field(default_factory=dict)
     """Models that have been idle for long, and what they wait for."""
 
@@ -57,8 +57,8 @@ class FakeDemand:
     def is_settled(self, model: int) -> bool:
         return model in self.settled
 
-    def is_resting(self, model: int) -> bool:
-        return model in self.resting
+    def is_parked(self, model: int) -> bool:
+        return model in self.parked
 
     def is_idle_for_long(self, model: int) -> bool:
         return model in self.idle
@@ -149,10 +149,10 @@ async def test_the_server_of_a_model_that_rests_is_stopped_where_nobody_else_can
     up, stopped = ["up ada"], ["up ada", "stopped ada"]
     assert await bench.settle(wanted={ADA}) == [ServerUp(ADA)]
     assert await bench.settle() == [] and host.did == up, "it waits for others that it is compared with"
-    said = await bench.settle(resting={ADA})
+    said = await bench.settle(parked={ADA})
     assert host.did == (stopped if own else up)
     assert said == ([Noted(ServerRests("ada")), PlaceFreed()] if own else [])
-    assert await bench.settle(resting={ADA}) == [] and host.did == (stopped if own else up)
+    assert await bench.settle(parked={ADA}) == [] and host.did == (stopped if own else up)
     await bench.settle(wanted={ADA})
     assert host.did == ([*stopped, "up ada"] if own else up)
 

@@ -192,17 +192,17 @@ class Uncorrected(Sequential):
 
 
 class HalfLeft(Constant):
-    def left(self, evidence: Any) -> Any:
+    def remaining_error(self, evidence: Any) -> Any:
         return np.ones_like(evidence.z)
 
 
 class Revived(Constant):
     """Calls what it says is spent."""
 
-    def left(self, evidence: Any) -> Any:
+    def remaining_error(self, evidence: Any) -> Any:
         return np.zeros_like(evidence.z)
 
-    def spent(self, evidence: Any) -> Any:
+    def exhausted(self, evidence: Any) -> Any:
         return np.ones(evidence.z.shape, dtype=bool)
 
     def tied(self, evidence: Any, delta: float) -> Any:
@@ -266,7 +266,7 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Anew(), "lets the error be spent again"),
     (Forgets(), "cannot be extended once more"),
     (Uncorrected(), "lacks p-values"),
-    (HalfLeft(), "needs left, spent, tied"),
+    (HalfLeft(), "needs remaining_error, exhausted, tied"),
     (Revived(), "what is spent may not be called any more"),
     (Broken(lambda on: np.full_like(on.z, np.inf)), "calls nothing, not even with all the trials allowed"),
     (Broken(lambda on: 4.0 * on.information), "calls a pair that differs by next to nothing"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
-from adaptive_eval.graders.by_benchmark import asked_graders
+from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.record.build import grading_cost
 from adaptive_eval.record.ending import was_killed
 from adaptive_eval.record.removed_models import counted_gpu_seconds, other_costs, spent_on_removed_models
@@ -170,7 +170,7 @@ class Feed:
             )
         elif before is None or mark.results != before.results or not before.running:
             self.results = self._read_published()
-        if self.results is None and asked_graders(self.stored.config.grader):
+        if self.results is None and graders_that_ask(self.stored.config.grader):
             uses = reader.grading_uses()
             self.grading = grading_cost(use for name, use in uses.items() if name in self.models)
 
