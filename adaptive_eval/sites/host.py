@@ -196,6 +196,9 @@ class SiteHost(ServerHost):
         if handle is None:
             raise PlaceLost("it is gone")
         seconds = service.launch_seconds + self._plan.silence
+        if self.found_model != model:  # what the site has to say of it comes when it is over
+            tell(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
+        self.found_model = None
         try:
             async with asyncio.timeout(seconds):
                 begun = await handle.begin(service.setup, service.site_secrets, service.material)
@@ -204,8 +207,10 @@ class SiteHost(ServerHost):
         except SiteGone as error:
             raise self._lose_while_loading(model, str(error)) from None
         for event in begun.events:
-            self._hear(event)
+            if not isinstance(event, ServerLaunching):
+                self._hear(event)
         if begun.problem is not None:
+            tell(ServerReleased(service.name, self._plan.site))
             if len(self.models) == 1:
                 await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {begun.problem}")

@@ -167,6 +167,16 @@ def test_a_site_without_a_place_is_told(site: Site) -> None:
     assert (awaited.asked, awaited.missing) == ("GPU 8", "the cluster has none")
 
 
+def test_a_site_whose_server_does_not_start_has_held_its_place_while_it_tried(site: Site) -> None:
+    dies = [sys.executable, "-S", "-c", "import time; time.sleep(0.3); raise SystemExit(3)", "{port}"]
+    started = [{"name": name, "launch": {"command": dies, "timeout": HANGS}} for name in MODELS]
+    with pytest.raises(LaunchFailed, match="exited with status 3"):
+        run_at(NearCluster(), written(site, models=started), site)
+    with closing(RunReader.open(site.directory())) as reader:
+        held = reader.held_times() or {}
+    assert max(one.seconds for one in held.values()) >= 0.3
+
+
 @pytest.mark.slow
 def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
     cluster = NearCluster([0] * 30)
