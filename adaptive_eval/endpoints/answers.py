@@ -157,13 +157,6 @@ def _as_logprob(value: object) -> float | None:
     return float(value)
 
 
-def _is_null(message: dict[str, Any]) -> bool:
-    """Whether a chat's reply has nothing: an empty text would be one."""
-    return message.get("content") is None and not any(
-        message.get(name) for name in ("reasoning_content", "reasoning", "tool_calls", "function_call")
-    )
-
-
 def _is_token(one: object) -> bool:
     return isinstance(one, dict) and isinstance(one.get("token"), str) and _as_logprob(one.get("logprob")) is not None
 
@@ -204,8 +197,10 @@ class _Draft(NamedTuple):
     """By a usage of its own; 0 where there is none."""
     slot: tuple[tuple[str, float], ...] = ()
     named: AnswerLogprobs | None = None
+    is_blank: bool = False
+    """It ended by itself, and has neither a text, nor reasoning, nor a call of a tool."""
     is_null: bool = False
-    """It ended by itself, and its server names neither a text, nor reasoning, nor a call of a tool."""
+    """Its server gives null for its text."""
 
     @property
     def size(self) -> int:
@@ -237,6 +232,8 @@ class AnswerReader:
         self._secrets = secrets
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
+        self._counts_nothing = False
+        """The server has said that an answer with a text has no tokens."""
         self._finished = FINISHED | {finish_word(reason) for reason in config.finish_reasons}
 
     def answers(self, payload: object, prompt: Prompt, seeds: range, arrival: ResponseOrigin) -> list[Answer]:
@@ -257,8 +254,11 @@ class AnswerReader:
         prompt_tokens = _count(usage.get("prompt_tokens"))
         drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
         completion = _completion_tokens(drafts, _count(usage.get("completion_tokens")), "timings" in payload)
-        if any(draft.is_null and not tokens for draft, tokens in zip(drafts, completion, strict=True)):
-            raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (content null, no tokens)")
+        says_none = usage.get("completion_tokens") == 0 < prompt_tokens and not any(draft.size for draft in drafts)
+        says_none &= not self._counts_nothing
+        for draft, tokens in zip(drafts, completion, strict=True):
+            if draft.is_blank and not tokens and (draft.is_null or says_none):
+                raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (no text, no tokens)")
         completion = self._believable(completion, drafts)
         prompts = _shares(self._prompt_tokens(prompt_tokens, prompt), [1] * len(drafts))
         return [
@@ -276,6 +276,7 @@ class AnswerReader:
                 self._note(Notice("absurd_usage", f"{_ABSURD_SAID.format(tokens)}: {counted_instead} are counted"))
                 tokens = counted_instead
             if not tokens and length:
+                self._counts_nothing = True
                 self._note(Notice("no_usage", _ESTIMATED_WORDS))
                 tokens = self._unsaid(draft)
             if tokens * MOST_BYTES_A_TOKEN < length:
@@ -325,11 +326,11 @@ class AnswerReader:
             if refused and not text:
                 text = message["refusal"]
         else:
-            reasoning, text, refused = choice.get("reasoning"), _text(choice.get("text")), False
+            message, reasoning, text, refused = choice, choice.get("reasoning"), _text(choice.get("text")), False
             if self._prompt_logprobs == "echo":
                 text = text.removeprefix(prompt.text or "")
                 before, logprobs = logprobs[:prompt_tokens], logprobs[prompt_tokens:]
-        finish = self._finish(choice)
+        finish, called = self._finish(choice), message.get("tool_calls") or message.get("function_call")
         return _Draft(
             text,
             reasoning if isinstance(reasoning, str) else None,
@@ -340,7 +341,8 @@ class AnswerReader:
             _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
             _slot(choice) if self._chat else (),
             named,
-            self._chat and not refused and _is_null(choice["message"]) and finish_word(finish) not in MAY_BE_NULL,
+            not (text or reasoning or called) and finish_word(finish) not in MAY_BE_NULL,
+            self._chat and message.get("content") is None,
         )
 
     def _finish(self, choice: dict[str, Any]) -> str:

@@ -111,18 +111,34 @@ def test_signals(made: dict[str, object], signals: set[str]) -> None:
     assert chat({"choices": [made]})[0].signals == signals
 
 
-@pytest.mark.parametrize("usage", [{}, {"usage": {"prompt_tokens": 9, "completion_tokens": 0}}])
-def test_where_nothing_was_generated_there_is_no_answer(usage: dict[str, object]) -> None:
+NO_TOKENS = {"usage": {"prompt_tokens": 9, "completion_tokens": 0}}
+
+
+@pytest.mark.parametrize(("content", "usage"), [(None, {}), (None, NO_TOKENS), ("", NO_TOKENS), ([], NO_TOKENS)])
+def test_where_nothing_was_generated_there_is_no_answer(content: object, usage: dict[str, object]) -> None:
     with pytest.raises(Failure, match="generated nothing") as caught:
-        chat({"choices": [choice(None)], **usage})
+        chat({"choices": [choice(content)], **usage})
     assert caught.value.kind is FailureKind.SERVER_ERROR
+    with pytest.raises(Failure, match="generated nothing"):
+        chat({"choices": [choice(content), choice(content) | {"index": 1}], **usage}, n=2)
     with pytest.raises(Failure, match="generated nothing"):
         chat({"choices": [choice("42"), choice(None) | {"index": 1}], **usage}, n=2)
 
 
-def test_null_is_an_empty_answer_where_tokens_were_generated() -> None:
-    (answer,) = chat({"choices": [choice(None)], "usage": {"prompt_tokens": 9, "completion_tokens": 1}})
-    assert (answer.text, answer.signals) == ("", {"empty"})
+def test_no_text_is_an_empty_answer_where_tokens_were_generated_or_are_not_counted() -> None:
+    for content in (None, ""):
+        (answer,) = chat({"choices": [choice(content)], "usage": {"prompt_tokens": 9, "completion_tokens": 1}})
+        assert (answer.text, answer.signals) == ("", {"empty"})
+    for usage in ({}, {"completion_tokens": 0}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 9}):
+        assert chat({"choices": [choice("")], "usage": usage})[0].signals == {"empty"}
+    both = {"choices": [choice("42"), choice("") | {"index": 1}], **NO_TOKENS}
+    assert [one.text for one in chat(both, n=2)] == ["42", ""]
+    reader = AnswerReader(EndpointConfig(base_url="http://a/v1", model="m"))
+    came = [
+        reader.answers({"choices": [choice(text)], **NO_TOKENS}, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
+        for text in ("42", "")
+    ]
+    assert came[1][0].signals == {"empty"}, "a server that says of a text that it has no tokens does not count them"
 
 
 def test_a_refusal_is_the_text_where_there_is_no_other() -> None:
@@ -231,7 +247,7 @@ def test_usage_is_believed_as_far_as_it_can_be() -> None:
     assert counted("x" * 300, completion_tokens=2_000_000_000) == (100, ["absurd_usage"])
     assert counted("x" * 300, completion_tokens=300) == (300, [])
     assert counted("x" * 300, completion_tokens=1) == (100, ["low_usage"])
-    assert counted("", completion_tokens=0) == (0, [])
+    assert counted("", reason="length", completion_tokens=0) == (0, [])
     assert counted("x" * 1600) == (100, ["no_usage"])
     # no hundred tokens are as long as these texts, whatever was allowed
     assert counted("x" * 6000) == (2000, ["no_usage"])

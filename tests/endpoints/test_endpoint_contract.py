@@ -60,6 +60,7 @@ NO_ANSWERS: dict[str, dict[str, Any]] = {
         "choices": [choice(None, "stop")],
         "usage": {"prompt_tokens": 5, "completion_tokens": 0},
     },
+    "no text, and no tokens": {"choices": [choice("", "stop")], "usage": {"prompt_tokens": 5, "completion_tokens": 0}},
     "error in a choice that says so": {"choices": [choice("", "error", error={"message": "upstream", "code": 502})]},
 }
 
