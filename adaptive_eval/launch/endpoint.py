@@ -26,6 +26,8 @@ class ServedPlace:
         self.name = name
         self.changed: Callable[[], None] = lambda: None
         """Called when a server is up, and when it is known that there will be none."""
+        self.has_answered: Callable[[], bool] = lambda: False
+        """Whether the model has answered a request of the run, here or elsewhere."""
         self.endpoint: Endpoint | None = None
         """That of the server, while it is up."""
         self.gone: str | None = None
@@ -135,6 +137,8 @@ class ServedEndpoint:
     """An `Endpoint` over all places of a model's servers."""
 
     def __init__(self, places: Sequence[ServedPlace] = ()) -> None:
+        self.answered_before = False
+        """The model has answered at an earlier start of the run."""
         self.places: list[ServedPlace] = []
         self._up: list[ServedPlace] = []
         """Those where a server is up: each request looks at them."""
@@ -148,7 +152,7 @@ class ServedEndpoint:
 
     def add(self, place: ServedPlace) -> None:
         """One more place."""
-        place.changed = self._tell
+        place.changed, place.has_answered = self._tell, lambda: self.has_answered
         self.places.append(place)
         self._tell()
 
@@ -191,6 +195,11 @@ class ServedEndpoint:
         """The traffic at all places."""
         together = summed_stats([one for place in self.places for one in place.traffic])
         return replace(together, lost=together.lost + self._lost)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the model has answered a request of the run."""
+        return self.answered_before or self.stats.completion_tokens > 0
 
     async def _least_busy(self) -> ServedPlace:
         """The place that has the fewest requests, as soon as one is up; raises `LaunchFailed` where none will be."""

@@ -135,8 +135,9 @@ class LaunchedServer:
     """
 
     def __init__(
-        self, spec_at: Callable[[int], ServerSpec], ports: Iterator[int], open_endpoint: Callable[[str], Endpoint]
+        self, spec_at: Callable[[int], ServerSpec], ports: Iterator[int], open_endpoint: Callable[[str, bool], Endpoint]
     ) -> None:
+        """`open_endpoint` takes the server's address, and whether the model has answered before."""
         self.spec = spec_at(next(ports))
         self._open = open_endpoint
         self.served = ServedPlace()
@@ -203,7 +204,7 @@ class LaunchedServer:
         if await self._post("/wake_up"):
             with suppress(LaunchFailed):
                 await wait_until_ready(self.spec.root, self.spec.health, process.ended, self.spec.timeout)
-                self.served.begin(self._open(self.spec.root))
+                self._serve()
                 return process
         await process.stop(at_once=True)
         self._process = None
@@ -242,8 +243,12 @@ class LaunchedServer:
             else:
                 break
         self._process, self._was_up = process, True
-        self.served.begin(self._open(self.spec.root))
+        self._serve()
         return process
+
+    def _serve(self) -> None:
+        """Have the server asked, which is up."""
+        self.served.begin(self._open(self.spec.root, self.served.has_answered()))
 
     async def _started(self) -> ServerProcess:
         """The server's process, when it is ready; raises `LaunchFailed`, and then it is gone."""
@@ -267,7 +272,7 @@ class LaunchedServer:
 
     async def _require_served(self) -> None:
         """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may not."""
-        endpoint = self._open(self.spec.root)
+        endpoint = self._open(self.spec.root, False)
         try:
             for replica in (await endpoint.check()).replicas:
                 if replica.refuses:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -32,7 +32,7 @@ class OpenedHosts:
     """Hosts, and the endpoint of each model that they serve, by model index; nothing is started yet."""
 
     hosts: Sequence[ServerHost]
-    endpoints: Mapping[int, Endpoint]
+    endpoints: Mapping[int, ServedEndpoint]
 
 
 class RemoteServers(Protocol):
@@ -48,7 +48,6 @@ def open_hosts(
     logs: Path,
     places: ExclusivePlaces,
     notices: Sequence[Notice] = (),
-    answered: Collection[str] = (),
 ) -> OpenedHosts:
     """A host for each launched model, or for those that share one; raises `ConfigError`."""
     require_programs(config, environment)
@@ -57,8 +56,7 @@ def open_hosts(
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {
-                number: open_server(config, number, environment, logs, place, ports, notices, answered)
-                for number in group.models
+                number: open_server(config, number, environment, logs, place, ports, notices) for number in group.models
             }
             hosts.append(Host(place, servers, places))
     return OpenedHosts(hosts, _endpoints_by_model(hosts))
@@ -89,12 +87,21 @@ def open_server(
     place: str | None,
     ports: Iterator[int],
     notices: Sequence[Notice] = (),
-    answered: Collection[str] = (),
 ) -> LaunchedServer:
     """The server of a model at a place, which is not started; raises `ConfigError`."""
     model = config.models[number]
     spec_at = partial(_spec, model, config, environment, logs, place)
-    return LaunchedServer(spec_at, ports, _opener(model, environment, config.folder, notices, model.name in answered))
+    if (problem := model.missing_key(environment)) is not None:
+        raise ConfigError(problem)
+
+    opener = partial(open_endpoint, keys=environment, ready=True, folder=config.folder, notices=notices)
+
+    def opened(root: str, has_answered: bool) -> Endpoint:
+        """The endpoint of the server at an address."""
+        address = model.model_copy(update={"base_url": f"{root}/v1"})
+        return opener(address, model.sampling, model.concurrency, has_answered=has_answered)
+
+    return LaunchedServer(spec_at, ports, opened)
 
 
 def _spec(
@@ -123,33 +130,13 @@ def _spec(
     )
 
 
-def _opener(
-    model: ModelConfig, keys: Mapping[str, str], folder: Path, notices: Sequence[Notice], has_answered: bool
-) -> Callable[[str], Endpoint]:
-    """Opens the endpoint of a model whose server listens at an address."""
-    if (problem := model.missing_key(keys)) is not None:
-        raise ConfigError(problem)
-
-    opener = partial(open_endpoint, keys=keys, ready=True, folder=folder, notices=notices)
-    last: Endpoint | None = None
-
-    def opened(root: str) -> Endpoint:
-        nonlocal has_answered, last
-        has_answered = has_answered or (last is not None and last.stats.completion_tokens > 0)
-        address = model.model_copy(update={"base_url": f"{root}/v1"})
-        last = opener(address, model.sampling, model.concurrency, has_answered=has_answered)
-        return last
-
-    return opened
-
-
 def file_name(name: str) -> str:
     """A model's name as that of a file, and of no other model's."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
     return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
-def _endpoints_by_model(hosts: Sequence[Host]) -> dict[int, Endpoint]:
+def _endpoints_by_model(hosts: Sequence[Host]) -> dict[int, ServedEndpoint]:
     """The endpoint of each launched model, which reaches its servers wherever they run."""
     found: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
     for host in hosts:

@@ -136,7 +136,9 @@ def _inspected(context: SourceContext, models: Models) -> Endpoints:
 
 def _launched(context: SourceContext, models: Models) -> Endpoints:
     """Models whose servers the run starts."""
-    return iter(context.hosts.endpoints.items())
+    for number, endpoint in context.hosts.endpoints.items():
+        endpoint.answered_before = context.config.models[number].name in context.answered
+        yield number, endpoint
 
 
 def _batched(context: SourceContext, models: Models) -> Endpoints:
@@ -179,7 +181,7 @@ async def opened_endpoints(
         places = ExclusivePlaces(shared, config.name, patient=patient)
         stack.callback(places.release)
         notices = allow_open_files(config)
-        hosts = elsewhere or open_hosts(config, keys, logs, places, notices, answered)
+        hosts = elsewhere or open_hosts(config, keys, logs, places, notices)
         context = SourceContext(config, keys, logs, hosts, notices, stack, patient, answered)
         endpoints: dict[int, Endpoint] = {}
         for source in SOURCES:

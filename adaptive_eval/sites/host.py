@@ -199,9 +199,10 @@ class SiteHost(ServerHost):
         if self.found_model != model:  # what the site has to say of it comes when it is over
             tell(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
         self.found_model = None
+        setup = replace(service.setup, has_answered=service.endpoint.has_answered)
         try:
             async with asyncio.timeout(seconds):
-                begun = await handle.begin(service.setup, service.site_secrets, service.material)
+                begun = await handle.begin(setup, service.site_secrets, service.material)
         except TimeoutError:
             raise self._lose_while_loading(model, f"it did not begin within {seconds:g} s") from None
         except SiteGone as error:

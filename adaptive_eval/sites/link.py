@@ -39,10 +39,10 @@ class _Outbox:
         self._dropped: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def request(self, question: int, trial: int, seeds: range) -> int:
+    def request(self, question: int, trial: int, seeds: range, guarded: bool) -> int:
         """Ask for answers, and give the number of the request."""
         number = next(self._numbers)
-        self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds)))
+        self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds), guarded))
         self.flush_soon()
         return number
 
@@ -129,7 +129,7 @@ class SiteLink:
         if self._over:
             raise SiteGone("it is gone")
         waiting = _Waiting(asyncio.get_running_loop().create_future(), again)
-        number = self._outbox.request(*self._number(prompt, seeds), seeds)
+        number = self._outbox.request(*self._number(prompt, seeds), seeds, again is not None)
         self._waiting[number] = waiting
         try:
             return await waiting.answers

@@ -41,6 +41,8 @@ class SiteRequest(NamedTuple):
     """That has the first seed."""
     first: int
     size: int
+    guarded: bool
+    """Whether the head is asked before it is repeated."""
 
 
 class SiteOrder(NamedTuple):
@@ -117,6 +119,8 @@ class SiteSetup:
     pool: PoolConfig | None
     folder: Path
     logs: Path
+    has_answered: bool = False
+    """The model has answered a request of the run, here or elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,13 +178,14 @@ class SiteWorker:
         try:
             if number not in self._servers:
                 self._servers[number] = self._opened(setup, site_secrets)
+            self._endpoint = ServedEndpoint([self._servers[number].served])
+            self._endpoint.answered_before = setup.has_answered
             await self._host.load(number, self._note)
         except (AdaptiveEvalError, OSError) as error:
             self._setup = None
             self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
         self._server = self._servers[number]
-        self._endpoint = ServedEndpoint([self._server.served])
         await self._grade_with(material, setup, site_secrets)
         return SiteBegun(self._take_events())
 
@@ -219,7 +220,7 @@ class SiteWorker:
         assert self._server is not None and self._material is not None
         seeds = range(request.first, request.first + request.size)
         prompt, question = self._material.prompts[request.question], self._material.questions[request.question]
-        again = partial(self._is_repeat_allowed, request.number)
+        again = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
             answers = await self._endpoint.sample(prompt, seeds, again)
         except EndpointError as error:

@@ -83,7 +83,7 @@ class Bed:
         self.server = LaunchedServer(spec_at, chain((port,), others), self._open)
         self.endpoint = ServedEndpoint([self.server.served])
 
-    def _open(self, root: str) -> Inner:
+    def _open(self, root: str, has_answered: bool) -> Inner:
         self.opened.append(root)
         self.inners.append(Inner())
         return self.inners[-1]

@@ -186,7 +186,7 @@ def host_of(folder: Path, port: int, places: ExclusivePlaces, *what: str) -> Hos
         HANGS,
         place="gpu0",
     )
-    host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda _: Mock())}, places)
+    host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda *_: Mock())}, places)
     host.servers[0].served.begin = lambda endpoint: None  # type: ignore[method-assign]
     return host
 

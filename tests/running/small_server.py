@@ -5,7 +5,8 @@ question and seed alone. With `slow` it thinks for a second; with `held` it answ
 further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
 middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
 ignores SIGTERM; with `cramped` it starts only where no other one of its folder is up, and else makes the file `go`;
-with `diary` it writes down in `diary.jsonl` of the folder whom it answered when; with `bare` it lacks the model ada.
+with `diary` it writes down in `diary.jsonl` of the folder whom it answered when; with `bare` it lacks the model ada;
+with `picky` it fails each request for ada's first question from when there is a file `go` in the folder.
 """
 
 import fcntl
@@ -44,6 +45,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         if "slow" in sys.argv:
             time.sleep(1.0)
+        picked = asked["model"] == "ada" and QUESTIONS[0]["prompt"] in asked["messages"][-1]["content"]
+        if "picky" in sys.argv and picked and GO.exists():
+            self._reply(500, {"error": {"message": "no such format"}})
+            return
         number = next(COUNT)
         while HELD and number > HELD_AFTER and not GO.exists():
             time.sleep(0.05)

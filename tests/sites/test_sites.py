@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+import tenacity
 from live_runs import MODELS, Found, Site
 from near_sites import NearCluster
 from patient_time import HANGS
@@ -17,6 +18,7 @@ from patient_time import HANGS
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
+from adaptive_eval.endpoints import failures
 from adaptive_eval.errors import ConfigError, ExitCode, LaunchFailed
 from adaptive_eval.record.sites import SiteRow
 from adaptive_eval.record.status import Status
@@ -113,6 +115,28 @@ def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_h
     assert len(lost) >= 3 and {one.reason for one in lost} == {"its node was taken away"}
     again = {(one.model, one.on) for one in lost}
     assert all(sum((one.model, one.on) == place for one in events(site, SitePlaced)) >= 2 for place in again)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_sites", [True, False])
+def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(
+    site: Site, at_sites: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_backoff", tenacity.wait_none())
+    for cap in (24, 720):
+        config = site.write(
+            models=models(site, None, "picky"),
+            trials={"min": 1, "max": 30, "favour": "answers"},
+            budget={"trials": cap},
+            concurrency={"in_flight": 1, "patience": 2},
+            stopping={"on_alarm": "never"},
+        )
+        code = run_at(NearCluster(), config, site) if at_sites else site.run(config).exit_code
+        assert code in (ExitCode.SPENT, ExitCode.REACHED)
+        (site.folder / "go").touch()
+    outcomes = Found.of(site.directory()).outcomes
+    assert {place[:2] for place, category in outcomes.items() if category is None} == {("ada", "q0")}
+    assert not any("given up" in one.reason for one in events(site, ModelSetAside))
 
 
 class Glances(IdleWatcher):
