@@ -139,7 +139,7 @@ class LaunchedServer:
     ) -> None:
         """`open_endpoint` takes the server's address, and whether the model has answered before."""
         self.spec = spec_at(next(ports))
-        self._open = open_endpoint
+        self._open: Callable[[str], Endpoint] = lambda root: open_endpoint(root, self.served.has_answered())
         self.served = ServedPlace()
         self.version: str | None = None
         self._spec_at, self._ports = spec_at, ports
@@ -204,7 +204,7 @@ class LaunchedServer:
         if await self._post("/wake_up"):
             with suppress(LaunchFailed):
                 await wait_until_ready(self.spec.root, self.spec.health, process.ended, self.spec.timeout)
-                self._serve()
+                self.served.begin(self._open(self.spec.root))
                 return process
         await process.stop(at_once=True)
         self._process = None
@@ -243,12 +243,8 @@ class LaunchedServer:
             else:
                 break
         self._process, self._was_up = process, True
-        self._serve()
+        self.served.begin(self._open(self.spec.root))
         return process
-
-    def _serve(self) -> None:
-        """Have the server asked, which is up."""
-        self.served.begin(self._open(self.spec.root, self.served.has_answered()))
 
     async def _started(self) -> ServerProcess:
         """The server's process, when it is ready; raises `LaunchFailed`, and then it is gone."""
@@ -272,7 +268,7 @@ class LaunchedServer:
 
     async def _require_served(self) -> None:
         """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may not."""
-        endpoint = self._open(self.spec.root, False)
+        endpoint = self._open(self.spec.root)
         try:
             for replica in (await endpoint.check()).replicas:
                 if replica.refuses:

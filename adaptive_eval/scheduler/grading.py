@@ -7,9 +7,11 @@ next start of the run, try to grade the stored answer.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
@@ -27,6 +29,7 @@ ATTEMPTS = 3
 """A grader that raised an error so often on one answer is taken to fail on it always."""
 
 AT_A_TIME = 64
+Result = TypeVar("Result")
 
 
 async def grade_or_error(
@@ -35,13 +38,19 @@ async def grade_or_error(
     """The grade, or the error of the last attempt; of what is no answer, why it is none."""
     if "unanswered" in answer.signals:
         return GraderError(f"its server fails this request every time, and answers others: {answer.finish_reason}")
-    for attempt in range(ATTEMPTS):
+    return await result_or_error(partial(grading.grade, answer, question, *(() if again is None else (again,))))
+
+
+async def result_or_error(grade: Callable[[], Awaitable[Result]]) -> Result | GraderError:
+    """What a grader gives, or the error of its last attempt."""
+    for _ in range(ATTEMPTS):
         try:
-            return await (grading.grade(answer, question) if again is None else grading.grade(answer, question, again))
+            return await grade()
         except GraderError as error:
-            if attempt == ATTEMPTS - 1 or isinstance(error, GraderExhausted):
-                return error
-    raise AssertionError("unreachable")
+            last = error
+            if isinstance(error, GraderExhausted):
+                break
+    return last
 
 
 async def grade_stored(

@@ -29,7 +29,7 @@ from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.launched import file_name, open_server, require_programs
 from adaptive_eval.running.serving import allow_open_files
-from adaptive_eval.scheduler.grading import ATTEMPTS
+from adaptive_eval.scheduler.grading import result_or_error
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
     FULL_MESSAGE,
@@ -233,13 +233,7 @@ class SiteWorker:
         """Marks of the grader, tried as often as on the head."""
         if self._grading is None:
             return None
-        for attempt in range(ATTEMPTS):
-            try:
-                return await self._grading.marks(answer.text, question)
-            except GraderError as error:
-                if attempt == ATTEMPTS - 1 or type(error) is not GraderError:
-                    return error
-        raise AssertionError("unreachable")
+        return await result_or_error(partial(self._grading.marks, answer.text, question))
 
     def _note(self, event: Event) -> None:
         """Record an event of the server."""
