@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tables import Check, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller, Outcome, Plan, Reason, Verdict
 from adaptive_eval.core.anytime import Anytime
@@ -161,8 +161,8 @@ def _raised_rows(runs: int) -> Iterator[tuple[object, ...]]:
     """Whole runs of four models that end at their horizon; each goes on with so many times what the rest needs."""
     for delta in (0.0, 0.04):
         for horizon in (12, 24):
-            settings = {"stopping": {"delta": delta}, "trials": {"min": 4, "max": horizon, "favour": "answers"}}
-            plan = plan_on(Bench(len(MODELS), QUESTIONS, WEIGHTS), decisions_from_mapping(settings, MODELS), MODELS)
+            settings = [f"stopping.delta={delta}", "trials.min=4", f"trials.max={horizon}", "trials.favour=answers"]
+            plan = plan_on(Bench(len(MODELS), QUESTIONS, WEIGHTS), load_decisions(None, settings, MODELS), MODELS)
             decided, further = Counter[float](), Counter[float]()
             for tape, ended, needed in islice(_short_runs(plan), runs):
                 for times in TIMES:

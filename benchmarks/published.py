@@ -8,6 +8,7 @@ to 80; how often between two copies in the midst of a leaderboard, whose numbers
 neighbours need; and on replays of recorded sets and the coins, its cost, calls and wrong calls.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 from scenarios import CAP, Run, Scenario, recorded, replay, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller, Plan, Verdict
 from adaptive_eval.core.tape import Tape
@@ -69,7 +70,8 @@ def _fewer(runs: int) -> int:
 def plan(settings: Mapping[str, object], models: int, questions: int) -> Plan:
     """The plan that a configuration means."""
     names = [f"model-{number}" for number in range(models)]
-    return plan_on(Bench(models, questions, BINARY), decisions_from_mapping(settings, names), names)
+    decisions = load_decisions(None, [f"{name}={json.dumps(section)}" for name, section in settings.items()], names)
+    return plan_on(Bench(models, questions, BINARY), decisions, names)
 
 
 def _ties(chances: FloatArray, runs: int) -> Ties:

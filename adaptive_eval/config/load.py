@@ -105,20 +105,17 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
 def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
     """The configuration that a program gives as a mapping, written as in a file; paths are from the current
     directory."""
-    document = _complete(_as_text(settings), Path(), overrides, read_environment(Path()))
+    try:
+        text = json.dumps(settings, default=_written)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"configuration: cannot be written as JSON: {error}") from error
+    document = _complete(text, Path(), overrides, read_environment(Path()))
     document.places = {path: place for path, place in document.places.items() if place.startswith("--set")}
     document.places[()] = ""  # there are no lines
     config, problems = _validated(document, RunConfig, _names(document))
     if config is None:
         raise ConfigError(problem_list("configuration", problems))
     return config
-
-
-def _as_text(settings: Mapping[str, object]) -> str:
-    try:
-        return json.dumps(settings, default=_written)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"configuration: cannot be written as JSON: {error}") from error
 
 
 def _written(value: object) -> object:
@@ -154,13 +151,6 @@ def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:
     document.tree = {name: document.tree[name] for name in ("rubric", "folder") if name in document.tree}
     document.problems = [one for one in document.problems if not one.path or one.path[0] in document.tree]
     return _decisions(document, names, str(path)).rubric
-
-
-def decisions_from_mapping(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
-    """The settings that decide, as a program gives them, written as in a file."""
-    document = _complete(_as_text(settings), Path(), (), {})
-    document.places = {(): ""}  # there are no lines
-    return _decisions(document, names, "decisions")
 
 
 def _decisions(document: Document, names: Sequence[str], source: str) -> Decisions:

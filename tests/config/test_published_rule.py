@@ -1,5 +1,6 @@
 """The rule `published` and the settings of its paper: look by look what the paper's formulas give, written out here."""
 
+import json
 from collections.abc import Iterator, Sequence
 from math import erf, sqrt
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import EarlierHorizon, plan_on
 from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, Verdict
 from adaptive_eval.errors import ConfigError
@@ -85,7 +86,8 @@ def published(
 ) -> Plan:
     names = [f"m{number}" for number in range(models)]
     stopping = {"rule": {"use": "published", "options": {"threshold": threshold}}, "prior": "uniform"}
-    decisions = decisions_from_mapping({"stopping": stopping, "trials": {**TRIALS, **trials}}, names)
+    settings = [f"stopping={json.dumps(stopping)}", f"trials={json.dumps({**TRIALS, **trials})}"]
+    decisions = load_decisions(None, settings, names)
     return plan_on(Bench(models, questions, np.array(w)), decisions, names, horizons=horizons)
 
 
@@ -188,4 +190,4 @@ def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
 
 def test_the_rule_by_itself_is_of_the_uniform_prior() -> None:
     with pytest.raises(ConfigError, match="prior must be uniform for the rule published, which compares Bayes@N"):
-        decisions_from_mapping({"stopping": "published"}, ["a", "b"])
+        load_decisions(None, ["stopping=published"], ["a", "b"])

@@ -3,35 +3,35 @@
 import numpy as np
 import pytest
 
-from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import EarlierHorizon, plan_on
 from adaptive_eval.core import Ask, Bench, Controller, Optimal, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.sequential import Sequential
 
-OPTIMAL = {"stopping": {"rule": "optimal"}}
+OPTIMAL = "stopping.rule=optimal"
 BENCH = Bench(2, 10, np.array([0.0, 1.0]))
 
 
 @pytest.mark.parametrize(
     ("more", "spacing"),
     [
-        ({"trials": {"max": 50, "favour": "answers"}}, (0.0, 0.04, 0.01)),
-        ({"trials": {"max": 50, "favour": "answers", "lookahead": 3}}, (0.0, 0.04, 0.01)),
-        ({"trials": {"max": 50, "favour": "answers"}, "budget": {"usd": 5}}, (0.0, 0.16, 0.01)),
-        ({"trials": {"max": 50, "favour": "answers"}, "budget": {"tokens": 500}}, (0.0, 0.16, 0.01)),
-        ({"trials": {"max": 50, "favour": "time"}}, (0.0, 0.04, 0.01)),
+        ("trials.max=50 trials.favour=answers", (0.0, 0.04, 0.01)),
+        ("trials.max=50 trials.favour=answers trials.lookahead=3", (0.0, 0.04, 0.01)),
+        ("trials.max=50 trials.favour=answers budget.usd=5", (0.0, 0.16, 0.01)),
+        ("trials.max=50 trials.favour=answers budget.tokens=500", (0.0, 0.16, 0.01)),
+        ("trials.max=50 trials.favour=time", (0.0, 0.04, 0.01)),
     ],
     ids=["round by round", "rounds ahead", "by price", "by tokens", "rounds of its own"],
 )
-def test_looks_are_as_far_apart_as_rounds_are_large(more: dict[str, object], spacing: tuple[float, ...]) -> None:
-    plan = plan_on(BENCH, decisions_from_mapping({**OPTIMAL, **more}, ["a", "b"]), ("a", "b"))
+def test_looks_are_as_far_apart_as_rounds_are_large(more: str, spacing: tuple[float, ...]) -> None:
+    plan = plan_on(BENCH, load_decisions(None, [OPTIMAL, *more.split()], ["a", "b"]), ("a", "b"))
     assert plan.spacing == pytest.approx(spacing)
     rule = plan.deciding_rule
     assert isinstance(rule, Optimal) and rule.spacing == plan.spacing
 
 
 def test_where_rounds_are_as_large_as_the_need_a_boundary_for_any_looks_decides() -> None:
-    decisions = decisions_from_mapping(OPTIMAL, ["a", "b"])
+    decisions = load_decisions(None, [OPTIMAL], ["a", "b"])
     plan = plan_on(BENCH, decisions, ("a", "b"), batched=True)
     assert plan.spacing is None and isinstance(plan.deciding_rule, Sequential)
 
@@ -56,6 +56,6 @@ def test_no_model_has_more_than_a_round_between_two_looks(pace: Pace) -> None:
 
 
 def test_the_first_horizon_is_what_its_error_is_shared_out_over() -> None:
-    decisions = decisions_from_mapping({**OPTIMAL, "trials": {"max": 80, "favour": "answers"}}, ["a", "b"])
+    decisions = load_decisions(None, [OPTIMAL, "trials.max=80", "trials.favour=answers"], ["a", "b"])
     plan = plan_on(BENCH, decisions, ("a", "b"), horizons=(EarlierHorizon(20, 3),))
     assert plan.spacing is not None and plan.spacing.step == pytest.approx(0.1)

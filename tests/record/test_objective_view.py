@@ -1,8 +1,10 @@
 """What displays know of an objective is what its entry in the registry says."""
 
+import json
+
 import pytest
 
-from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.config.load import load_decisions
 from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.record.words import ObjectiveView, objective_view
 
@@ -29,7 +31,8 @@ NOTHING_MORE = {
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_an_objective_asks_for_what_its_options_say(kind: str) -> None:
     options = {option.name: option.example for option in OBJECTIVES[kind].options}
-    decisions = decisions_from_mapping({"objective": {"kind": kind} | options}, ("model-a", "model-b"))
+    asked = json.dumps({"kind": kind} | options)
+    decisions = load_decisions(None, [f"objective={asked}"], ("model-a", "model-b"))
     assert objective_view(decisions.stated()) == ObjectiveView(**NOTHING_MORE | ASKED[kind])
 
 
