@@ -57,7 +57,6 @@ from adaptive_eval.record.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.record.words import draws_questions
-from adaptive_eval.store import PriorTaken, events_of_kind
 from adaptive_eval.store.pending import pending_batches
 from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.spending import HeldServers
@@ -119,7 +118,6 @@ def build_results(snapshot: Snapshot) -> Results:
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     arrived = snapshot.arrived[order]
     waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
-    greedy = any(event.greedy for event in events_of_kind(snapshot.events, PriorTaken)[-1:])
     return Results(
         format=FORMAT,
         run=snapshot.run,
@@ -134,7 +132,7 @@ def build_results(snapshot: Snapshot) -> Results:
         warnings=(
             *rule_caution(subject.decisions),
             *judge_caution(subject.decisions),
-            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=greedy),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, snapshot.events),
             *reversal_cautions(found.reversals),
             *metric_cautions(metrics),
             *snapshot.noticed,

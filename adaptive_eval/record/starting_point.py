@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from adaptive_eval.config.other_answers import with_others
 from adaptive_eval.config.planning import EarlierHorizon, plan_of
 from adaptive_eval.config.prepare import (
@@ -15,13 +13,10 @@ from adaptive_eval.config.prepare import (
     begin_as,
     decided_by,
     others_in,
-    setup_of,
     stored_config,
     with_question_answers,
     with_trials,
 )
-from adaptive_eval.config.run import PriorEvidenceConfig
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.history import (
     Cells,
@@ -31,8 +26,9 @@ from adaptive_eval.record.history import (
     known_before,
     require_same_first_look,
 )
-from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, read_prior
+from adaptive_eval.record.prior import PriorOutcomes, kept_prior, taken_prior
 from adaptive_eval.record.recorded import Recorded, kept_outcomes
+from adaptive_eval.record.take_prior import take_prior
 from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import thresholds_from_run
 from adaptive_eval.store import (
@@ -44,8 +40,7 @@ from adaptive_eval.store import (
     ThresholdsFrozen,
     events_of_kind,
 )
-from adaptive_eval.store.thresholds import kept_rubric, kept_thresholds, thresholds_from_event
-from adaptive_eval.store.whereabouts import is_run
+from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 
 
 class StartingPoint(NamedTuple):
@@ -106,8 +101,9 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
             with_prior=planned if asks else None,
             lacks_opponent=lacks_opponent,
         )
-    prior = _read_prior_run(section, section.run, prepared, directory, kept)
-    return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept=kept)
+    event = take_prior(section, section.run, prepared, directory, kept)
+    with_prior = _planned(prepared, held, taken_prior(event, section), recorded)
+    return StartingPoint(with_prior, event, thresholds, taken, kept=kept)
 
 
 def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
@@ -139,27 +135,6 @@ def _read_beginning(prepared: PreparedRun, reader: RunReader) -> _StoredBeginnin
     require_same_first_look(prepared.config, reader)
     horizons, capped = earlier_horizons(prepared.config, reader, events), reader.capped_opening()
     return _StoredBeginning(events, first, imported_cells(prepared.roster, reader, events), horizons, capped)
-
-
-def _read_prior_run(
-    section: PriorEvidenceConfig, run: Path, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
-) -> PriorOutcomes:
-    if is_run(directory) and run.resolve() == directory.resolve():
-        raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
-    if not is_run(run):
-        raise ConfigError(f"prior_evidence.run: {run} holds no run; name the directory of one")
-    with RunReader.intact(run) as reader:
-        return read_prior(section, prepared, earlier_run(reader), reader, kept)
-
-
-def earlier_run(reader: RunReader) -> EarlierRun:
-    """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
-    config, questions, _, roster = setup_of(reader.header())
-    events = reader.events()
-    first = imported_cells(roster, reader, events)
-    if first is None:
-        first = np.full((len(roster.models), len(questions)), config.trials.min, dtype=np.int32)
-    return EarlierRun(config.name, tuple(roster.models), questions, kept_rubric(config.rubric, events), first)
 
 
 def _planned(

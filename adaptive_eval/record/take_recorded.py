@@ -1,23 +1,23 @@
 """Take outcomes of recorded models from earlier runs, if they mean the same here."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.questions import Question
-from adaptive_eval.questions.prompts import render
 from adaptive_eval.record.lines import first_few
-from adaptive_eval.record.prior import asks_otherwise, rubric_problems
 from adaptive_eval.record.recorded import LOGS, Recorded, kept_outcomes, outcomes_digest
 from adaptive_eval.record.restore import StoredRun, opened_run
-from adaptive_eval.store import Json, OutcomesRecorded, TrialsImported, events_of_kind
+from adaptive_eval.record.same_outcomes import graded_by_logs, grading_problems, prompt_problems, rubric_problems
+from adaptive_eval.store import Json, OutcomesRecorded
 from adaptive_eval.store.whereabouts import is_run
 
 SHOWN_QUESTIONS = 3
+MEND = (
+    "a recorded model needs outcomes of the same questions: take those of that run, give it the `prompt` that it had "
+    "there, or ask it anew"
+)
 
 
 def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
@@ -56,45 +56,15 @@ def _take_from_run(
 def _problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:
     """Reasons why outcomes of the earlier run mean something else here, or are missing."""
     yield from rubric_problems(prepared.rubric, stored.rubric)
-    theirs, ours = stored.reader.header().meaning["grader"], prepared.header.meaning["grader"]
-    if theirs != ours and not _graded_by_logs(stored):
-        yield (
-            "was graded otherwise, by another grader or one with other settings; `adaptive-eval regrade` it with this "
-            "configuration"
-        )
-    there = {question.id: question for question in stored.setup.questions}
+    there = stored.setup.roster.questions
     missing = [question.id for question in prepared.questions if question.id not in there]
     if missing:
         yield (
             f"did not ask {first_few(missing, SHOWN_QUESTIONS)}, and a recorded model needs outcomes of every "
             "question: ask only those that it has, or ask the models anew"
         )
-    for question in prepared.questions:
-        other = there.get(question.id, question)
-        if question.answer and other.answer and question.answer != other.answer:
-            yield (
-                f"was graded by another answer key to question {question.id!r}; `adaptive-eval regrade` it with this "
-                "configuration"
-            )
-    asked = {model.name: model for model in stored.setup.config.models}
-    for model, question in ((m, q) for m in models if m.model in asked for q in prepared.questions if q.id in there):
-        ours = _as_sent(prepared.config, model, question)
-        if asks_otherwise(ours, _as_sent(stored.setup.config, asked[model.model], there[question.id])):
-            yield (
-                f"asked {model.model} something else as question {question.id!r}; a recorded model needs outcomes of "
-                "the same questions: take those of that run, give it the `prompt` that it had there, or ask it anew"
-            )
-
-
-def _as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
-    """The question with the whole text that the model is sent as its prompt, if that is known."""
-    sent = render(prompt_for(model.prompt, question, config.benchmarks), question, "completions").text
-    return replace(question, prompt=sent or "") if question.prompt else question
-
-
-def _graded_by_logs(stored: StoredRun) -> bool:
-    """Grades are those of imported logs: results warn that the grader may differ."""
-    return any(event.graded_by is None for event in events_of_kind(stored.events, TrialsImported))
+    yield from grading_problems(prepared, stored)
+    yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, MEND)
 
 
 GO_ON = "let that run go on first"
@@ -165,4 +135,4 @@ class _EarlierOutcomes:
         header = self._stored.reader.header()
         asked = header.models.get(called, {})
         graded = {key: header.meaning[key] for key in ("grader", "rubric")}
-        return {"model": asked, **graded} | ({"grader": LOGS} if _graded_by_logs(self._stored) else {})
+        return {"model": asked, **graded} | ({"grader": LOGS} if graded_by_logs(self._stored) else {})

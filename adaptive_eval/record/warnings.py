@@ -10,7 +10,7 @@ import numpy as np
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
-from adaptive_eval.record.lines import several
+from adaptive_eval.record.lines import first_few, several
 from adaptive_eval.record.recorded import LOGS
 from adaptive_eval.record.results import REDECIDED, Caution, ModelRow
 from adaptive_eval.record.scale import Scale
@@ -21,6 +21,7 @@ from adaptive_eval.store import (
     Event,
     OpponentAnswered,
     OutcomesRecorded,
+    PriorTaken,
     ServerLaunched,
     ServersNoticed,
     SettingsChanged,
@@ -34,6 +35,7 @@ from adaptive_eval.store.usage import TrialUsage
 
 DECIDING = ("stopping.", "objective.", "prior_evidence")
 """Settings of what is called, and when."""
+SHOWN_CHANGES = 4
 HARMLESS = "stopping.futility"
 """Giving up sooner or later adds no false call."""
 AFRESH = "a run that begins with this maximum (--fresh), or with `rule: anytime`, does not pay this"
@@ -180,12 +182,13 @@ def opponent_caution(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def prior_caution(
-    names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], *, greedy: bool
+    names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], events: Sequence[Event]
 ) -> Iterator[Caution]:
-    """Models with R0 in their scores, how much of it (D), and the order without it."""
+    """Models with R0 in their scores, how much of it (D), how it was sampled otherwise, and the order without it."""
     if any(depths):
+        taken = events_of_kind(events, PriorTaken)[-1]
         told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
-        if greedy:
+        if taken.greedy:
             text = (
                 f"one greedy answer to each question counts in the scores (R0), as so many trials (D): {told}; a model "
                 "that is better or worse at temperature 0 than as it is ranked is pulled there."
@@ -196,7 +199,14 @@ def prior_caution(
                 f"trials of the first look): {told}; where a model has changed since, they pull its score to what it "
                 "was."
             )
-        yield Caution("prior", None, f"{text} {_order_alone(found)}")
+        changes = f" {sampled_otherwise(taken)}." if taken.sampled_otherwise else ""
+        yield Caution("prior", None, f"{text}{changes} {_order_alone(found)}")
+
+
+def sampled_otherwise(taken: PriorTaken) -> str:
+    """The sentence on R0 whose answers were drawn by other settings than those of this run."""
+    told = first_few(taken.sampled_otherwise, SHOWN_CHANGES)
+    return f"These outcomes were drawn with other sampling settings than those of this run ({told})"
 
 
 def _order_alone(found: Sequence[ModelRow]) -> str:

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.prepare import PreparedRun, with_questions
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.record.prior import first_outcomes, taken_prior
-from adaptive_eval.record.starting_point import StartingPoint, earlier_run, load_starting_point
+from adaptive_eval.record.prior import taken_prior
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
+from adaptive_eval.record.take_prior import first_outcomes
 from adaptive_eval.running.first_part import (
     SPENT,
     AskRun,
@@ -36,9 +38,8 @@ async def ask_greedily(
     ended = await ask(greedy)
     if stopped() or ended.reason is None or ended.reason in SPENT:
         return ended_early(ended, store, stopped=stopped())
-    with RunReader.intact(directory) as reader:
-        found = first_outcomes(reader, earlier_run(reader), set(names))
-        spent = run_spending(reader)
+    with opened_run(directory) as asked:
+        found, spent = first_outcomes(asked, names), run_spending(asked.reader)
     if not found:
         return ended_early(ended, store)
     kept = {} if beginning.kept is None else dict(beginning.kept.outcomes)

@@ -165,7 +165,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     site.directory().rename(site.folder / "RUN")
     plain = site.config(trials={"min": 2, "max": 4})
     (site.folder / "PLAIN.yaml").write_text(yaml.safe_dump(plain))
-    (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior_evidence": {"run": "RUN"}}))
+    evidence = {"run": "RUN", "questions": {f"q{at}": f"q{at}" for at in range(8)}}  # though graded by another grader
+    (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior_evidence": evidence}))
     recorded = [{"name": "ada", "recorded": "RUN"}, *plain["models"][1:]]  # type: ignore[index]
     (site.folder / "RECORDED.yaml").write_text(yaml.safe_dump(plain | {"models": recorded}))
     short = {"is_correct": True, "completion_tokens": {"at_most": "p33"}}

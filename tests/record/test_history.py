@@ -65,8 +65,13 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     once = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
     greedy = site.write("greedy", **once)
     assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in FINISHED
-    run_with(site, {"run": str(site.directory("greedy"))})
+    section = {"run": str(site.directory("greedy"))}
+    told = site.run(site.write(prior_evidence=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
+    run_with(site, section)
     results = json.loads((site.directory() / "results.json").read_text())
+    (caution,) = (one["text"] for one in results["warnings"] if one["kind"] == "prior")
+    changed = "drawn with other sampling settings than those of this run (ada.temperature: 0.0 → 0.6, bob."
+    assert changed in caution and changed in told
     assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
     assert all(row["score_without_prior"] is not None for row in results["models"])
     with closing(RunReader.open(site.directory())) as reader:
@@ -131,7 +136,9 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
         ({"models": {"eve": "ada"}}, {}, "cannot serve 'eve'"),
         ({"models": {"ada": "eve"}}, {}, "has no model 'eve'; its models are ada, bob, cyd"),
         ({}, {"questions": {"path": "other.jsonl"}}, "has none of the questions of this run"),
-        ({}, {"questions": {"path": "changed.jsonl"}}, "asked something else as question 'q0'"),
+        ({}, {"questions": {"path": "changed.jsonl"}}, "asked ada something else as question 'q0'"),
+        ({}, {"prompt": "{prompt} Think."}, "name them under prior_evidence.questions to use them as those of a"),
+        ({}, {"grader": "exact"}, "was graded otherwise, by another grader or one with other settings"),
         ({"depth": 5}, {}, "must be at most trials.min, which is 4"),
         ({"discount": 1.5}, {}, "prior_evidence.discount"),
         ({}, {"rubric": {"fit": "opening", "categories": [{"name": "no", "weight": 0}, {"name": "short", "weight": 1,

@@ -51,10 +51,14 @@ class PriorTaken(Event):
     """What a cap on GPU time counts of it."""
     seconds: float = 0.0
     """For how long they were asked for."""
+    sampled_otherwise: Sequence[str] = ()
+    """Sampling settings of the earlier run that differ from those of this one, as `model.key: there → here`."""
 
     def body(self) -> dict[str, object]:
         whole = Event.body(self)
-        return whole if self.greedy else {name: whole[name] for name in ("section", "run", "outcomes")}
+        if not self.greedy:
+            whole = {name: whole[name] for name in ("section", "run", "outcomes", "sampled_otherwise")}
+        return {name: value for name, value in whole.items() if name != "sampled_otherwise" or value}
 
 
 @dataclass(frozen=True, slots=True)

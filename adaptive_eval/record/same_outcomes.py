@@ -1,0 +1,89 @@
+"""Whether outcomes of an earlier run mean the same in this one: those of recorded models, and R0."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from adaptive_eval.config.benchmarks import prompt_for
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric
+from adaptive_eval.questions import Question
+from adaptive_eval.questions.prompts import render
+from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.store import TrialsImported, events_of_kind
+from adaptive_eval.store.events.event import Change
+from adaptive_eval.store.same_meaning import differences
+
+REGRADE = "`adaptive-eval regrade` it with this configuration"
+
+
+def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
+    """Reasons why categories of an earlier run mean something else under our rubric."""
+    if theirs.names != ours.names or theirs.weights != ours.weights:
+        there, here = (", ".join(one.names) for one in (theirs, ours))
+        yield f"was graded by another rubric ({there}, not {here}); `adaptive-eval regrade` it with this one"
+        return
+    fitted = (
+        one.lacks or one.medians or (isinstance(one, SchemaRubric) and one.schema.thresholds) for one in (ours, theirs)
+    )
+    if ours != theirs and any(fitted):
+        yield (
+            "was graded with other thresholds, so that its categories mean something else; take them from it, with "
+            "`rubric: {fit: {run: ...}}`"
+        )
+
+
+def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]:
+    """Reasons why the same answers might have other grades here."""
+    theirs, ours = earlier.reader.header().meaning["grader"], prepared.header.meaning["grader"]
+    if theirs != ours and not graded_by_logs(earlier):
+        yield f"was graded otherwise, by another grader or one with other settings; {REGRADE}"
+    for question, other in _common_questions(prepared, earlier):
+        if question.answer and other.answer and question.answer != other.answer:
+            yield f"was graded by another answer key to question {question.id!r}; {REGRADE}"
+
+
+def prompt_problems(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str], mend: str) -> Iterator[str]:
+    """Questions that models, by their names here, were asked in other words under the names that `sources` has."""
+    ours, theirs = ({one.name: one for one in config.models} for config in (prepared.config, earlier.setup.config))
+    imported = bool(events_of_kind(earlier.events, TrialsImported))
+    for name, source in sources.items():
+        for question, other in _common_questions(prepared, earlier) if source in theirs else ():
+            known, sent = (
+                _as_sent(earlier.setup.config, theirs[source], other),
+                _as_sent(prepared.config, ours[name], question),
+            )
+            if _asks_otherwise(sent, known) and (not imported or _asks_otherwise(question, other)):
+                yield f"asked {source} something else as question {question.id!r}; {mend}"
+
+
+def sampling_changes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[Change]:
+    """Settings of the sampling that models had otherwise there; logs need not say which they had."""
+    theirs, ours = earlier.reader.header().models, prepared.header.models
+    imported = bool(events_of_kind(earlier.events, TrialsImported))
+    for name, source in sources.items():
+        had, has = theirs.get(source, {}).get("sampling", {}), ours[name].get("sampling", {})
+        if source in theirs and (had or not imported):
+            yield from differences(had, has, name)
+
+
+def _common_questions(prepared: PreparedRun, earlier: StoredRun) -> list[tuple[Question, Question]]:
+    there = {question.id: question for question in earlier.setup.questions}
+    return [(question, there[question.id]) for question in prepared.questions if question.id in there]
+
+
+def _as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
+    """The question with the whole text that the model is sent as its prompt, if that is known."""
+    sent = render(prompt_for(model.prompt, question, config.benchmarks), question, "completions").text
+    return replace(question, prompt=sent or "") if question.prompt else question
+
+
+def _asks_otherwise(one: Question, other: Question) -> bool:
+    """The prompts of two questions are both known, and differ."""
+    known = bool(one.prompt and other.prompt)
+    return known and (one.prompt, one.choices) != (other.prompt, other.choices)
+
+
+def graded_by_logs(earlier: StoredRun) -> bool:
+    """Grades are those of imported logs: results warn that the grader may differ."""
+    return any(event.graded_by is None for event in events_of_kind(earlier.events, TrialsImported))
