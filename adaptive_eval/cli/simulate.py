@@ -2,22 +2,32 @@
 
 import asyncio
 from collections.abc import Iterator
+from math import inf
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.lines import safe_line
+from adaptive_eval.simulate.answering import ANSWER_WORDS, OwnQuestions
 from adaptive_eval.simulate.batches import BatchHabits, parse_habits
 from adaptive_eval.simulate.faults import Faults, parse_faults
 from adaptive_eval.simulate.judging import HABITS, JUDGE, VERIFIER, SimulatedVerifier, parse_judge
 from adaptive_eval.simulate.server import SimulatedServer
-from adaptive_eval.simulate.worlds import WORLDS, World
+from adaptive_eval.simulate.worlds import WORLDS, World, own_questions
 from scorio.categorical import SCHEMATA
+
+SHOWN = 80
+"""Characters of a prompt."""
 
 
 def simulate(
-    world: Annotated[str, typer.Argument(help=f"One of {', '.join(WORLDS)}.")] = "coins",
+    world: Annotated[
+        str,
+        typer.Argument(help=f"One of {', '.join(WORLDS)}; or a configuration, whose models and questions it plays."),
+    ] = "coins",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     seed: Annotated[int, typer.Option(help="The seed of the models: another one gives other answers.")] = 0,
     max_num_seqs: Annotated[
@@ -40,7 +50,8 @@ def simulate(
     """Serve simulated models, whose true scores are known, on this machine until Ctrl-C.
 
     It speaks the OpenAI chat, completions and models API, and takes batches as OpenAI, Anthropic and OpenRouter do.
-    A configuration with `questions: {world: ...}` and this address as `base_url` asks it. Faults are shares of the
+    A configuration with `questions: {world: ...}` and this address as `base_url` asks it. Of a configuration as WORLD
+    it plays the models on the questions, with scores of its own making. Faults are shares of the
     requests (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or seconds since the start
     (--fault down=20:10: away from second 20 to 30). Batches take --batch seconds=60, and shares of them or of their
     requests go wrong (--batch expired=0.2 --batch errored=0.05).
@@ -49,9 +60,13 @@ def simulate(
     right=0.9 --judge wrong=0.05 says how many right answers, and how many wrong ones, the judge calls right.
     """
     with reported():
-        if world not in WORLDS:
-            raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, but got {world!r}")
-        built = WORLDS[world]()
+        own = None
+        if world in WORLDS:
+            built = WORLDS[world]()
+        elif Path(world).is_file():
+            built, own = _played(Path(world))
+        else:
+            raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, or a configuration, but got {world!r}")
         server = SimulatedServer(
             built,
             port=port,
@@ -61,19 +76,54 @@ def simulate(
             judge=parse_judge(judge or ()),
             batches=parse_habits(batch or ()),
             verifier=SimulatedVerifier() if built.population is None else None,
+            own=own,
+            tell_unknown=lambda prompt: typer.echo(
+                f"this is no question of {built.name}, and the answer says so: {safe_line(prompt, SHOWN)!r}\n"
+                f"{'after a change of prompts' if own else 'to play your own questions'}: adaptive-eval simulate CONFIG"
+            ),
         )
         try:
-            asyncio.run(_serve(server, built))
+            asyncio.run(_serve(server, built, own))
         except KeyboardInterrupt:  # how a server is meant to end
             typer.echo(", ".join(f"{count:,} {name}" for name, count in sorted(server.counts.items())) or "no requests")
         except OSError as error:
             raise ConfigError(f"port {port} cannot be used ({error.strerror}); give another --port") from error
 
 
-async def _serve(server: SimulatedServer, world: World) -> None:
+def _played(path: Path) -> tuple[World, OwnQuestions | None]:
+    """The models of a configuration by the names that servers know, and its questions with texts that are graded
+    right."""
+    # imported here: it takes a while, and a world needs none of it
+    from adaptive_eval.config.load import load_config
+    from adaptive_eval.config.prepare import prepare
+    from adaptive_eval.graders.by_benchmark import grader_of
+    from adaptive_eval.graders.text import Regex
+
+    prepared = prepare(load_config(path, ()))
+    if (named := prepared.config.questions.world) is not None:
+        return WORLDS[named](), None
+    asked = {
+        prompt.text or "\n".join(message.content for message in prompt.messages or ()): question.id
+        for prompts in prepared.prompts
+        for prompt, question in zip(prompts, prepared.questions, strict=True)
+    }
+    right = {}
+    for question in prepared.questions:
+        grader = grader_of(prepared.config.grader, question)
+        forms = grader.right_answers(question) or [rf"\boxed{{{question.answer}}}"]
+        if isinstance(grader, Regex):  # which of them has the pattern's form?
+            forms = [text for text in forms if grader.grade(text, question).signals["is_correct"]] or forms
+        right[question.id] = forms[0]
+    models = {model.model: model.sampling.max_tokens or inf for model in prepared.config.asked}
+    longest = min(models.values()) / 2 / ANSWER_WORDS  # so that few are cut off
+    return own_questions(tuple(models), tuple(right), longest), OwnQuestions(asked, right)
+
+
+async def _serve(server: SimulatedServer, world: World, own: OwnQuestions | None) -> None:
     async with server:
         typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
-        typer.echo(f"a configuration asks it with questions: {{world: {world.name}}} and this base_url")
+        questions = "" if own is not None else f"questions: {{world: {world.name}}} and "
+        typer.echo(f"a configuration asks it with {questions}this base_url; true scores:")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
         typer.echo(f"{JUDGE} and {VERIFIER} are served too")

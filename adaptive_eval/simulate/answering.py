@@ -15,12 +15,13 @@ box and its length.
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
 from math import exp
 from statistics import NormalDist
+from typing import NamedTuple
 
 from adaptive_eval.simulate.populations import AnswerPopulation
 from adaptive_eval.simulate.worlds import World
@@ -119,12 +120,30 @@ def question_rows(world: World) -> Iterator[dict[str, str]]:
         yield {"id": question, "prompt": prompt, "answer": str(right_answer(question))}
 
 
+class OwnQuestions(NamedTuple):
+    """Questions that are none of the simulator's: a world of theirs has two categories, wrong and right."""
+
+    asked: Mapping[str, str]
+    """The id of the question that a model is sent in these words."""
+    right: Mapping[str, str]
+    """A text that is graded right, by id; that of a question with another key is graded wrong."""
+
+    def text(self, question: str, form: AnswerForm, words: int, third: int, fourth: int) -> str:
+        """Thoughts, which every grader passes over, and an answer."""
+        right = said = self.right[question]
+        if form is not AnswerForm.RIGHT:
+            others = [text for text in self.right.values() if text != right] or ["I do not know."]
+            said = others[third % len(others)]
+        return f"<think>Take {fourth % 10**9} as seed. {_filler(fourth, words)}</think>\n{said}"
+
+
 class Respondent:
     """All models of a world, ready to answer."""
 
-    def __init__(self, world: World, seed: int = 0) -> None:
+    def __init__(self, world: World, seed: int = 0, own: OwnQuestions | None = None) -> None:
         self.world = world
         self._seed = seed
+        self._own = own
         self._forms = forms(tuple(world.w.tolist()))
         edges = world.p.cumsum(axis=-1)[..., :-1].tolist()
         self._edges: dict[str, dict[str, list[float]]] = {
@@ -137,8 +156,10 @@ class Respondent:
     def question_in(self, prompt: str) -> str | None:
         """The id that a prompt carries, as `[id]` at the start of a line; the last one, after any examples.
 
-        Raises `KeyError` where it is no question of this world.
+        Raises `KeyError` where it is no question of this world. Questions of the user's own are known by the prompt.
         """
+        if self._own is not None:
+            return self._own.asked.get(prompt)
         found = _QUESTION_ID.findall(prompt)
         if not found:
             return None
@@ -163,7 +184,8 @@ class Respondent:
         if form is not AnswerForm.RIGHT:
             length *= latency.wrong_factor
         length = min(length, latency.longest)
-        text = self._text(form, self._answers[question], round(ANSWER_WORDS * length), third, fourth)
+        drawn = form, round(ANSWER_WORDS * length), third, fourth
+        text = self._text(self._answers[question], *drawn) if self._own is None else self._own.text(question, *drawn)
         return DrawnAnswer(category, text, latency.median * length, noise)
 
     def prompt_bits(self, prompt: str) -> float | None:
@@ -189,7 +211,7 @@ class Respondent:
         return DrawnAnswer(int(drawn.is_correct), text, seconds, more, drawn.cut_off, drawn.bits)
 
     @staticmethod
-    def _text(form: AnswerForm, answer: int, words: int, third: int, fourth: int) -> str:
+    def _text(answer: int, form: AnswerForm, words: int, third: int, fourth: int) -> str:
         closing = "So the question stays open."
         if form is AnswerForm.WRONG:
             answer = _another(answer, third)

@@ -151,6 +151,8 @@ def _event(data: dict[str, Any]) -> bytes:
 
 
 MAX_N = 128
+TINY = "Say OK."
+"""What a model is asked to see whether it is there."""
 
 _CHAT, _TEXT = "/v1/chat/completions", "/v1/completions"
 
@@ -207,7 +209,9 @@ class Api:
         judge: SimulatedJudge | None = None,
         habits: BatchHabits | None = None,
         verifier: SimulatedVerifier | None = None,
+        tell_unknown: Callable[[str], object] = lambda prompt: None,
     ) -> None:
+        self._tell_unknown = tell_unknown
         self._judge = judge
         self._verifier = verifier
         self._respondent = respondent
@@ -346,9 +350,16 @@ class Api:
         except KeyError as error:
             raise BadRequest(400, f"{error} is no question of the world {self._respondent.world.name}") from None
         if question is None:
-            return [cut_short(DrawnAnswer(0, "OK.", 0.0, 0), limit, body.get("stop"))] * answers
+            said = "OK." if TINY in prompt else self._say_unknown(prompt)
+            return [cut_short(DrawnAnswer(0, said, 0.0, 0), limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
         return [cut_short(answer, limit, body.get("stop")) for answer in drawn]
+
+    def _say_unknown(self, prompt: str) -> str:
+        """Answer to a question that is not of this world; whoever serves the world is told of the first one."""
+        tell, self._tell_unknown = self._tell_unknown, lambda prompt: None
+        tell(prompt)
+        return f"I am a simulated model, and know only the questions of {self._respondent.world.name}."
 
     def _verified(self, verifier: SimulatedVerifier, prompt: str, seed: int) -> SimulatedChoice:
         slot = verifier.slot(prompt)

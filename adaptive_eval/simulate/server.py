@@ -12,12 +12,12 @@ It binds to 127.0.0.1 only.
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
 from adaptive_eval.listeners import close_listener
-from adaptive_eval.simulate.answering import Respondent
+from adaptive_eval.simulate.answering import OwnQuestions, Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
@@ -45,9 +45,11 @@ class SimulatedServer:
         judge: SimulatedJudge | None = None,
         batches: BatchHabits | None = None,
         verifier: SimulatedVerifier | None = None,
+        own: OwnQuestions | None = None,
+        tell_unknown: Callable[[str], object] = lambda prompt: None,
     ) -> None:
         """`judge` and `verifier`: it serves one besides, under that name; of a world with a population of answers there
-        is a verifier that knows their labels."""
+        is a verifier that knows their labels. `tell_unknown` gets the first prompt that is no question of the world."""
         if verifier is None and world.population is not None:
             verifier = KnowingVerifier(leaning=LEANING, population=world.population)
         self._faults = faults or Faults()
@@ -58,7 +60,8 @@ class SimulatedServer:
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
         self._port = port
-        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places, judge, batches, verifier)
+        respondent = Respondent(world, seed, own)
+        self._api = Api(respondent, self._faults, self._now, self.places, judge, batches, verifier, tell_unknown)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()

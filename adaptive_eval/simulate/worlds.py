@@ -101,12 +101,8 @@ def coins() -> World:
 
 def shared_difficulty(models: int = MODELS, questions: int = QUESTIONS) -> World:
     """A benchmark as AIME: questions are hard or easy for everyone, most are nearly always or nearly never right."""
-    rng = np.random.default_rng(2)
-    difficulty = rng.normal(0.0, 3.5, questions)
-    taste = rng.normal(0.0, 0.8, (models, questions))
-    ability = np.linspace(0.16, 0.38, models)[::-1]
-    profiles = [with_mean(expit(taste[i] - difficulty), ability[i]) for i in range(models)]
-    return World("shared_difficulty", binary(np.array(profiles)))
+    means = np.linspace(0.16, 0.38, models)[::-1]
+    return World("shared_difficulty", _around_difficulties(means, questions, 3.5, 0.8, 2))
 
 
 def near_deterministic() -> World:
@@ -134,11 +130,15 @@ def unequal_profiles() -> World:
 
 def many_close(models: int = 30, questions: int = QUESTIONS) -> World:
     """A long leaderboard with half a point between neighbours."""
-    rng = np.random.default_rng(6)
-    difficulty = rng.normal(0.0, 3.0, questions)
     means = np.linspace(0.45, 0.45 - 0.005 * (models - 1), models)
-    profiles = [with_mean(expit(rng.normal(0.0, 0.5, questions) - difficulty), mean) for mean in means]
-    return World("many_close", binary(np.array(profiles)))
+    return World("many_close", _around_difficulties(means, questions, 3.0, 0.5, 6))
+
+
+def _around_difficulties(means: FloatArray, questions: int, hard: float, taste: float, seed: int) -> FloatArray:
+    """Probabilities (L, M, 2) with these means: questions are hard or easy for everyone, and a little for each."""
+    rng = np.random.default_rng(seed)
+    difficulty = rng.normal(0.0, hard, questions)
+    return binary(np.array([with_mean(expit(rng.normal(0.0, taste, questions) - difficulty), mean) for mean in means]))
 
 
 def copies(questions: int = QUESTIONS, seed: int = 9) -> World:
@@ -169,11 +169,14 @@ def rubric(models: int = 8, questions: int = QUESTIONS, seed: int = 7) -> World:
 
 def many_questions(questions: int = 2000, seed: int = 10) -> World:
     """Six models on a large benchmark: questions are hard or easy for everyone, two models are exactly tied."""
-    rng = np.random.default_rng(seed)
-    difficulty = rng.normal(0.0, 2.5, questions)
-    means = (0.70, 0.62, 0.58, 0.58, 0.50, 0.42)
-    profiles = [with_mean(expit(rng.normal(0.0, 0.7, questions) - difficulty), mean) for mean in means]
-    return World("many_questions", binary(np.array(profiles)))
+    means = np.array([0.70, 0.62, 0.58, 0.58, 0.50, 0.42])
+    return World("many_questions", _around_difficulties(means, questions, 2.5, 0.7, seed))
+
+
+def own_questions(models: tuple[str, ...], questions: tuple[str, ...], longest: float) -> World:
+    """Models and questions by these names, with scores from 70% down, three points apart; `longest` as in `Latency`."""
+    p = _around_difficulties(np.maximum(0.7 - 0.03 * np.arange(len(models)), 0.05), len(questions), 2.5, 0.7, 11)
+    return World("your configuration", p, latency=Latency(longest=longest), models=models, questions=questions)
 
 
 def schemata(models: int = 3, questions: int = QUESTIONS, answers: int = 200, seed: int = 8) -> World:

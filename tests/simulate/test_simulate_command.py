@@ -1,10 +1,13 @@
 """`adaptive-eval simulate`: served until Ctrl-C, and told what was wrong."""
 
+import json
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -12,7 +15,12 @@ from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.cli.simulate import _played
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.judging import SimulatedJudge, parse_judge
+from adaptive_eval.simulate.server import SimulatedServer, serving
 
 
 def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
@@ -35,6 +43,37 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
     assert "coin-11  73.3%" in said
     assert said.endswith("1 answered\n")
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "grader", ["exact", "math", "{kind: regex, pattern: 'Answer: (.*)'}", "{kind: json, field: a}"]
+)
+def test_it_plays_a_configuration_and_tells_once_what_it_does_not_know(tmp_path: Path, grader: str) -> None:
+    """Each answer is graded as its category has it; the answer to another question says what it is."""
+    rows = [{"id": f"q{at}", "prompt": f"What is {at} + 1?", "answer": str(at + 1)} for at in range(9)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = tmp_path / "mine.yaml"
+    models = "models:\n" + "".join(f"  - {{name: {name}, base_url: 'http://x/v1'}}\n" for name in ("ada", "bob"))
+    config.write_text(f"questions: {{path: mine.jsonl}}\n{models}prompt: '{{prompt}} So?'\ngrader: {grader}\n")
+    (world, own), prepared, told = _played(config), prepare(load_config(config)), []
+    respondent, graded = Respondent(world, own=own), Counter[bool]()
+    assert world.models == ("ada", "bob") and own is not None
+    for question in prepared.questions:
+        for seed in range(20):
+            drawn = respondent.answer("ada", question.id, seed)
+            marks = prepared.config.grader.grade(drawn.text, question)
+            assert marks.signals["is_correct"] == bool(drawn.category)
+            graded[bool(drawn.category)] += 1
+    assert min(graded.values()) > 20
+    with serving(SimulatedServer(world, own=own, tell_unknown=told.append)) as url:
+        for prompt in ("What is 1 + 1? So?", "Say OK.", "What is 1 + 1?", "And now?"):
+            body = {"model": "ada", "messages": [{"role": "user", "content": prompt}], "seed": 1}
+            reply = httpx2.post(url + "/chat/completions", json=body, timeout=HANGS).json()
+            said = reply["choices"][0]["message"]["content"]
+            assert ("know only the questions of your configuration" in said) == (
+                prompt[-3:] != "So?" and prompt[-1] == "?"
+            )
+    assert told == ["What is 1 + 1?"]
 
 
 @pytest.mark.parametrize(
