@@ -13,7 +13,7 @@ from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import reported
 
 if TYPE_CHECKING:
-    from adaptive_eval.study.experiment import Experiment, OnStudyProgress
+    from adaptive_eval.study.experiment import Experiment, OnStudyProgress, StudyRequest
 
 app = typer.Typer(
     name="study",
@@ -26,10 +26,7 @@ app = typer.Typer(
 Seed = Annotated[
     int, typer.Option("--seed", min=0, help="The seed of the simulation: another one draws other samples.")
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", help="Write tables (CSV), findings (JSON) and figures here.", show_default=False),
-]
+Output = Annotated[Path | None, typer.Option("--output", help="Write tables (CSV), findings (JSON) and figures here.")]
 
 
 @app.callback()
@@ -56,6 +53,15 @@ def _conduct(
         if output is not None:
             for path in write_experiment(found, output):
                 typer.echo(str(path))
+
+
+def _sampled(
+    study: "Callable[[StudyRequest, OnStudyProgress], Experiment]", replicates: int, seed: int, output: Path | None
+) -> None:
+    """A study that draws something so many times."""
+    from adaptive_eval.study.experiment import StudyRequest
+
+    _conduct(lambda on_progress: study(StudyRequest(replicates, seed), on_progress), output)
 
 
 @app.command()
@@ -89,9 +95,9 @@ def ranking(
     output: Output = None,
 ) -> None:
     """The coins ranked with and without uncertainty (section 2.9, Table 1)."""
-    from adaptive_eval.study.ranking import RankingRequest, study_ranking
+    from adaptive_eval.study.ranking import study_ranking
 
-    _conduct(lambda on_progress: study_ranking(RankingRequest(replicates, seed), on_progress), output)
+    _sampled(study_ranking, replicates, seed, output)
 
 
 @app.command()
@@ -103,9 +109,9 @@ def separation(
     output: Output = None,
 ) -> None:
     """How many trials tell two near coins apart (section 2.9, Fig. 3)."""
-    from adaptive_eval.study.separation import SeparationRequest, study_separation
+    from adaptive_eval.study.separation import study_separation
 
-    _conduct(lambda on_progress: study_separation(SeparationRequest(replicates, seed), on_progress), output)
+    _sampled(study_separation, replicates, seed, output)
 
 
 @app.command()
@@ -117,28 +123,21 @@ def priors(
     output: Output = None,
 ) -> None:
     """What outcomes of an older model are worth as a prior for the newer one (section 2.8, Fig. 2)."""
-    from adaptive_eval.study.priors import PriorsRequest, study_priors
+    from adaptive_eval.study.priors import study_priors
 
-    _conduct(lambda on_progress: study_priors(PriorsRequest(replicates, seed), on_progress), output)
+    _sampled(study_priors, replicates, seed, output)
 
 
 @app.command()
 def convergence(
-    data: Annotated[
-        list[Path], typer.Argument(help="Runs, or .npz files of outcomes.", metavar="DATA...", show_default=False)
-    ],
+    data: Annotated[list[Path], typer.Argument(help="Runs, or .npz files of outcomes.", metavar="DATA...")],
     replicates: Annotated[
         int, typer.Option("--replicates", min=1, help="Bootstrap samples for each metric.")
     ] = 100_000,
     trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials", min=2, help="Use so many trials of each question; default: all, up to 80.", show_default=False
-        ),
+        int | None, typer.Option("--trials", min=2, help="Use so many trials of each question; default: all, up to 80.")
     ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", min=2, help="Use only so many models, the best ones.", show_default=False)
-    ] = None,
+    top: Annotated[int | None, typer.Option("--top", min=2, help="Use only so many models, the best ones.")] = None,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:

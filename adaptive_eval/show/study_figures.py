@@ -55,7 +55,8 @@ def _draw_cells(figure: "Figure", axes: "Axes", panel: Panel) -> None:
     axes.set_yticks(range(len(panel.curves)), [curve.label for curve in panel.curves])
     axes.tick_params(labelsize=7)
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
-    figure.colorbar(image, ax=axes, label=panel.up)
+    if not np.isnan(cells).all():
+        figure.colorbar(image, ax=axes, label=panel.up)
 
 
 def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
@@ -81,13 +82,19 @@ def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
     axes.set_xlabel(panel.across)
     axes.set_ylabel(panel.up)
-    if panel.up.startswith(("share", "coverage")):
+    if all(float(at).is_integer() for curve in panel.curves for at in curve.x):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if panel.kind != "bars":
+        axes.set_xlim(left=0.0)
+    if panel.up.startswith(("share", "coverage", "mean |z|")):
         axes.set_ylim(bottom=0.0)
     elif panel.up == "rank":
         axes.invert_yaxis()  # the best on top, as everywhere
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        for curve in panel.curves:
-            axes.annotate(plain_name(curve.label), (curve.x[-1], curve.y[-1]), (4, 0), **BESIDE)
+        ends = sorted((curve.y[-1], curve.label) for curve in panel.curves)
+        for place, (rank, label) in enumerate(ends, start=1):  # those that share a rank stand below each other
+            axes.annotate(plain_name(label), (panel.curves[0].x[-1], max(rank, place)), (4, 0), **BESIDE)
+    axes.set_axisbelow(True)
     axes.grid(axis="y", alpha=0.3)
-    if panel.up != "rank" and 1 < len(panel.curves) <= MOST_NAMED:
-        axes.legend(frameon=False, fontsize=7, ncols=2)
+    if panel.up != "rank" and 1 < len(panel.curves) <= MOST_NAMED:  # beside the curves, which it would cover
+        axes.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))

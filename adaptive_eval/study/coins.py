@@ -153,7 +153,7 @@ def _all_curves(found: dict[str, dict[str, FloatArray]]) -> DataTable:
 
 def _curves(curves: dict[str, FloatArray]) -> tuple[Curve, ...]:
     return tuple(
-        Curve(name, tuple(range(TRIALS + 1 - len(curve), TRIALS + 1)), tuple(curve.tolist()))
+        Curve.of(name, range(TRIALS + 1 - len(curve), TRIALS + 1), curve)
         for name, curve in curves.items()
         if name != "avg@N"
     )

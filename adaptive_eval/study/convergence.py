@@ -9,6 +9,7 @@ all of 20, as many of them as there are.
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from math import comb
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +42,6 @@ from scorio.convergence import (
     tau_curve,
 )
 from scorio.counts import Counts
-from scorio.moments import FloatArray, IntArray
 from scorio.rank import rank_scores, rank_with_uncertainty
 
 DRAWS = (2, 4, 8)
@@ -276,38 +276,31 @@ def _worst(sets: Sequence[_DataSet]) -> DataTable:
 
 def _figures(one: _DataSet) -> Iterator[StudyFigure]:
     name, settled = one.tensor.name, one.settled
-    taus = tuple(Curve(each.metric, _floats(each.curve.trials), _floats(each.curve.tau)) for each in settled)
-    pmf = tuple(Curve(each.metric, _floats(each.at.steps), _floats(each.at.pmf)) for each in settled)
-    cdf = tuple(Curve(each.metric, _floats(each.at.steps), _floats(each.at.cdf)) for each in settled)
-    worst = settled[0].at.worst
+    taus = tuple(Curve.of(each.metric, each.curve.trials, each.curve.tau) for each in settled)
+    pmf = tuple(Curve.of(each.metric, each.at.steps, each.at.pmf) for each in settled)
+    cdf = tuple(Curve.of(each.metric, each.at.steps, each.at.cdf) for each in settled)
+    worst, none = settled[0].at.worst, ": no replicate converges" if all(one.at.never == 1.0 for one in settled) else ""
     ends = "no convergence" if worst.converged_at == NEVER else f"convergence at {worst.converged_at}"
-    paths = tuple(
-        Curve(model, _floats(worst.trials), _floats(worst.ranks[:, place]))
-        for place, model in enumerate(one.tensor.models)
-    )
+    paths = tuple(Curve.of(*path) for path in zip(one.tensor.models, repeat(worst.trials), worst.ranks.T))
     yield StudyFigure(
         f"convergence_{_file_name(name)}",
         (
             Panel(f"{name}: agreement with the ranking of all trials", "trials N", "mean tau-b", taus),
-            Panel("convergence@n", "n", "share of replicates", pmf, "steps"),
+            Panel(f"convergence@n{none}", "n", "share of replicates", pmf, "steps"),
             Panel("convergence@n, cumulative; what is missing at the end never converges", "n", "share", cdf, "steps"),
             Panel(f"the slowest replicate of Bayes@N: {ends}", "trials N", "rank", paths, "steps"),
         ),
     )
     for size in PANELS:
+        some = [subset for subset in one.subsets if len(subset.models) == size]
         rows = tuple(
-            Curve(f"{number}: {at.never:.0%} never", tuple(map(float, models)), (_mean(at) or math.nan,) * size)
-            for number, (models, at) in enumerate(one.subsets, start=1)
-            if len(models) == size
+            Curve.of(f"{number}: {at.never:.0%} never", models, repeat(_mean(at) or math.nan, size))
+            for number, (models, at) in enumerate(some, start=1)
         )
         if rows:
             title = f"{name}: {len(rows)} subset{'s' * (len(rows) > 1)} of {size} models, Bayes@N"
             panel = Panel(title, "", "mean convergence@n", rows, "cells", one.tensor.models)
             yield StudyFigure(f"convergence_{size}_models_{_file_name(name)}", (panel,))
-
-
-def _floats(values: FloatArray | IntArray) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
 
 
 def _file_name(name: str) -> str:

@@ -1,12 +1,19 @@
 """What a study finds, as plain values: tables, curves, and measurements beside what is required."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 Cell = str | int | float | None
 OnStudyProgress = Callable[[float, str], None]
 """OnStudyProgress how far a study is, as a share of all, and what it is doing."""
+
+
+class StudyRequest(NamedTuple):
+    """How often something is drawn, and the seed."""
+
+    replicates: int
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,11 @@ class Curve:
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+
+    @classmethod
+    def of(cls, label: str, x: Iterable[float], y: Iterable[float]) -> Self:
+        """The line through these points."""
+        return cls(label, tuple(map(float, x)), tuple(map(float, y)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,6 @@ def _all(found: dict[tuple[int, int], dict[str, _IntervalQuality]]) -> DataTable
 
 
 def _figure(found: dict[tuple[int, int], dict[str, _IntervalQuality]]) -> StudyFigure:
-    trials = tuple(map(float, TRIALS))
     return StudyFigure(
         "intervals",
         tuple(
@@ -151,7 +150,7 @@ def _figure(found: dict[tuple[int, int], dict[str, _IntervalQuality]]) -> StudyF
                 f"{m} questions",
                 "trials N",
                 "coverage of 95% intervals",
-                tuple(Curve(kind, trials, tuple(found[m, n][kind].coverage for n in TRIALS)) for kind in KINDS),
+                tuple(Curve.of(kind, TRIALS, (found[m, n][kind].coverage for n in TRIALS)) for kind in KINDS),
             )
             for m in dict.fromkeys(m for m, _ in found)
         ),

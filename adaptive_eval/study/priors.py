@@ -19,6 +19,7 @@ from adaptive_eval.study.experiment import (
     OnStudyProgress,
     Panel,
     StudyFigure,
+    StudyRequest,
     at_least,
     at_most,
     ignore_progress,
@@ -34,13 +35,6 @@ TRIALS = 40
 SMALL, LARGE = 3, TRIALS
 """Numbers of trials at which a prior helps, if it is shallow, and at which it harms, if it is deep."""
 AT_A_TIME = 1000
-
-
-class PriorsRequest(NamedTuple):
-    """Number of updates of all models that are drawn, and the seed."""
-
-    replicates: int = 50_000
-    seed: int = 0
 
 
 class _Chunk(NamedTuple):
@@ -72,8 +66,8 @@ def right_answers(chances: FloatArray, trials: int, rng: np.random.Generator) ->
     return np.cumsum(np.stack(drawn, axis=1), axis=1)
 
 
-def study_priors(request: PriorsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of priors."""
+def study_priors(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+    """Run the study of priors: so many updates of all models are drawn."""
     original = original_chances(request.seed)
     rng = np.random.default_rng([request.seed, 1])
     agreement, total = [], np.zeros((len(DEPTHS), TRIALS))
@@ -150,12 +144,10 @@ def _histogram(orders: FloatArray) -> DataTable:
 
 
 def _figure(orders: FloatArray, tau: FloatArray) -> StudyFigure:
-    trials = tuple(map(float, range(1, TRIALS + 1)))
+    trials = range(1, TRIALS + 1)
     names = ("uniform prior", *(f"D = {depth}" for depth in DEPTHS[1:]))
-    curves = tuple(Curve(name, trials, tuple(row.tolist())) for name, row in zip(names, tau, strict=True))
-    gains = tuple(
-        Curve(name, trials, tuple(row.tolist())) for name, row in zip(names[1:], (tau - tau[0])[1:], strict=True)
-    )
+    curves = tuple(Curve.of(name, trials, row) for name, row in zip(names, tau, strict=True))
+    gains = tuple(Curve.of(name, trials, row - tau[0]) for name, row in list(zip(names, tau, strict=True))[1:])
     return StudyFigure(
         "priors",
         (

@@ -19,6 +19,7 @@ from adaptive_eval.study.experiment import (
     OnStudyProgress,
     Panel,
     StudyFigure,
+    StudyRequest,
     ignore_progress,
 )
 from scorio.counts import Counts
@@ -40,13 +41,6 @@ PRINTED: dict[str, tuple[int, ...]] = {
 """The paper's Table 1: LLM11 to LLM1."""
 
 
-class RankingRequest(NamedTuple):
-    """Number of matrices that are drawn and ranked, and the seed."""
-
-    replicates: int = 10_000
-    seed: int = 0
-
-
 class _Draw(NamedTuple):
     without: tuple[int, ...]
     grouped: tuple[int, ...]
@@ -54,8 +48,8 @@ class _Draw(NamedTuple):
     """Whether the pair of equals has a z of 1.645 or more."""
 
 
-def study_ranking(request: RankingRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of rankings."""
+def study_ranking(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+    """Run the study of rankings: so many matrices are drawn and ranked."""
     draws = _draws(request, on_progress)
     found = _rows()
     as_printed = [draw for draw in draws if draw.without == PRINTED["without"]]
@@ -81,7 +75,7 @@ def study_ranking(request: RankingRequest, on_progress: OnStudyProgress = ignore
     )
 
 
-def _draws(request: RankingRequest, on_progress: OnStudyProgress) -> list[_Draw]:
+def _draws(request: StudyRequest, on_progress: OnStudyProgress) -> list[_Draw]:
     chances = coins().p[..., 1]
     rng = np.random.default_rng(request.seed)
     draws = []
@@ -130,7 +124,7 @@ def _figure(draws: list[_Draw]) -> StudyFigure:
     ):
         last = [max(one) for one in ranks]
         shares = np.bincount(last, minlength=places + 1)[1:] / len(ranks)
-        curves.append(Curve(f"{label}, mean {np.mean(last):.1f}", tuple(range(1, places + 1)), tuple(shares.tolist())))
+        curves.append(Curve.of(f"{label}, mean {np.mean(last):.1f}", range(1, places + 1), shares))
     return StudyFigure(
         "ranking", (Panel("different ranks among 11 coins", "ranks", "share of draws", tuple(curves), "bars"),)
     )

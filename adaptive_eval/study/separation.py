@@ -1,7 +1,5 @@
 """Trials that it takes to tell two near coins apart, LLM9 and LLM10 (paper, section 2.9, Fig. 3)."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from adaptive_eval.simulate.worlds import coins
@@ -12,6 +10,7 @@ from adaptive_eval.study.experiment import (
     OnStudyProgress,
     Panel,
     StudyFigure,
+    StudyRequest,
     ignore_progress,
     within,
 )
@@ -23,15 +22,8 @@ PRINTED = {80: (0.837, 1.14), 199: (0.947, 1.645), 285: (0.969, 1.96)}
 STEP, MOST = 5, 300
 
 
-class SeparationRequest(NamedTuple):
-    """Number of pairs of matrices that are drawn, and the seed."""
-
-    replicates: int = 20_000
-    seed: int = 0
-
-
-def study_separation(request: SeparationRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
-    """Run the study of how many trials find the right order of two models."""
+def study_separation(request: StudyRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
+    """Run the study of how many trials find the right order of two models: so many pairs of matrices are drawn."""
     looks = sorted({1, *range(STEP, MOST + 1, STEP), *PRINTED})
     right, z, signed = _measured(request, looks, on_progress)
     at = {n: place for place, n in enumerate(looks)}
@@ -41,7 +33,6 @@ def study_separation(request: SeparationRequest, on_progress: OnStudyProgress = 
         criteria.append(within(f"N = {n}: mean |z|", float(z[at[n]]), score, 0.05))
     rows = tuple((n, float(right[i]), float(z[i]), float(signed[i])) for n, i in at.items())
     columns = ("trials", "right order", "mean |z|", "mean z")
-    trials = tuple(map(float, looks))
     return Experiment(
         name="separation",
         title="Telling LLM9 (60.8%) from LLM10 (62.13%) (paper, section 2.9, Fig. 3)",
@@ -56,10 +47,8 @@ def study_separation(request: SeparationRequest, on_progress: OnStudyProgress = 
             StudyFigure(
                 "separation",
                 (
-                    Panel(
-                        "LLM10 above LLM9", "trials N", "share of draws", (Curve("", trials, tuple(right.tolist())),)
-                    ),
-                    Panel("z of the two", "trials N", "mean |z|", (Curve("", trials, tuple(z.tolist())),)),
+                    Panel("LLM10 above LLM9", "trials N", "share of draws", (Curve.of("", looks, right),)),
+                    Panel("z of the two", "trials N", "mean |z|", (Curve.of("", looks, z),)),
                 ),
             ),
         ),
@@ -69,7 +58,7 @@ def study_separation(request: SeparationRequest, on_progress: OnStudyProgress = 
 
 
 def _measured(
-    request: SeparationRequest, looks: list[int], on_progress: OnStudyProgress
+    request: StudyRequest, looks: list[int], on_progress: OnStudyProgress
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The chance of the right order (ties half), mean |z| and mean z at each look, each draw followed through all."""
     chances = coins().p[[WORSE, BETTER], :, 1]

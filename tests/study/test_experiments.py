@@ -13,17 +13,16 @@ import scorio.eval
 from adaptive_eval.cli import app
 from adaptive_eval.simulate.worlds import COIN_MEANS, coins
 from adaptive_eval.study.coins import METRICS, CoinsRequest, coin_outcomes, study_coins
-from adaptive_eval.study.experiment import DataTable, Experiment
+from adaptive_eval.study.experiment import DataTable, Experiment, StudyRequest
 from adaptive_eval.study.priors import (
     MEANS,
-    PriorsRequest,
     original_chances,
     right_answers,
     study_priors,
     updated_chances,
 )
-from adaptive_eval.study.ranking import PRINTED, RankingRequest, study_ranking
-from adaptive_eval.study.separation import SeparationRequest, study_separation
+from adaptive_eval.study.ranking import PRINTED, study_ranking
+from adaptive_eval.study.separation import study_separation
 from scorio.rank import rank_scores
 
 
@@ -61,7 +60,7 @@ def test_a_curve_of_the_coins_is_the_mean_of_scipys_tau() -> None:
 
 
 def test_the_ranks_of_the_paper_come_out() -> None:
-    found = study_ranking(RankingRequest(replicates=1000, seed=1))
+    found = study_ranking(StudyRequest(replicates=1000, seed=1))
     models, gold, expected, drawn, _ = zip(*table(found, "ranking").rows, strict=True)
     assert models[0] == "LLM11" and (gold, expected) == (PRINTED["gold"], PRINTED["with"])
     assert drawn == PRINTED["without"]
@@ -72,7 +71,7 @@ def test_the_ranks_of_the_paper_come_out() -> None:
 
 
 def test_telling_two_coins_apart_takes_as_long_as_printed() -> None:
-    found = study_separation(SeparationRequest(replicates=4000, seed=2))
+    found = study_separation(StudyRequest(replicates=4000, seed=2))
     assert not failed(found) and len(found.criteria) == 6
     rows = {row[0]: row[1:] for row in table(found, "separation").rows}
     chances = coins().p[[8, 9], :, 1]
@@ -82,7 +81,7 @@ def test_telling_two_coins_apart_takes_as_long_as_printed() -> None:
 
 
 def test_priors_help_and_harm_as_printed() -> None:
-    found = study_priors(PriorsRequest(replicates=3000, seed=4))
+    found = study_priors(StudyRequest(replicates=3000, seed=4))
     assert not failed(found) and len(found.criteria) == 7
 
 

@@ -86,7 +86,7 @@ def test_every_subset_has_its_row(recorded: Path) -> None:
 @pytest.mark.parametrize("up", ["share of replicates", "coverage of 95% intervals"])
 def test_a_figures_ranks_shares_and_colours_mean_one_thing(up: str) -> None:
     shares = Panel("a", "n", up, (Curve("x", (1, 2), (0.4, 0.6)), Curve("y", (1, 2), (1.0, 0.9))))
-    ranks = Panel("b", "n", "rank", (Curve("y", (1, 2), (1.0, 2.0)), Curve("z", (1, 2), (2.0, 1.0))))
+    ranks = Panel("b", "n", "rank", (Curve("y", (1, 2), (1.0, 1.0)), Curve("z", (1, 2), (2.0, 1.0))))
     colours = {"x": 0, "y": 1, "z": 2}
     with styled():
         _, (first, second) = grid(2, 1, 6.0)
@@ -94,6 +94,11 @@ def test_a_figures_ranks_shares_and_colours_mean_one_thing(up: str) -> None:
         _draw(second, ranks, colours)
         assert first.get_ylim()[0] == 0.0
         assert second.get_ylim()[0] > second.get_ylim()[1], "rank 1 is on top"
+        first.figure.draw_without_rendering()
+        legend = first.get_legend().get_window_extent()
+        assert legend.x0 >= first.get_window_extent().x1, "it covers no curve"
+        heights = [text.xy[1] for text in second.texts]
+        assert len(set(heights)) == len(heights), "names of one rank stand below each other"
         drawn = [[line.get_color() for line in axes.lines] for axes in (first, second)]
     assert drawn[0][1] == drawn[1][0] != drawn[1][1]
 
