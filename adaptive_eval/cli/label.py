@@ -14,6 +14,7 @@ from adaptive_eval.record.labels import (
     add_labels,
     label_fields,
     labels_in,
+    labels_place,
     require_labels_say_something,
     require_levels,
 )
@@ -24,12 +25,9 @@ from adaptive_eval.store.address import require_directory
 
 
 def label(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="Answers to label in this session.")] = 50,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Of the page; default: any that is free.", show_default=False),
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Of the page; default: any that is free.")] = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="Take labels from a file: JSON lines or CSV, see the guide."),
@@ -49,6 +47,8 @@ def label(
             raise ConfigError(
                 "--port is of a page to label on, which --from and --show do without; give one of the three"
             )
+        if not show:
+            labels_place(run)  # whoever would label is told at once that nothing can be kept
         if source is not None:
             _take(run, source)
         elif not show:

@@ -143,13 +143,21 @@ def require_levels(labels: Labels, fields: Sequence[BallotField], source: Path) 
             )
 
 
+def labels_place(directory: Path) -> Path:
+    """The file of a run's labels; raises `StoreError` if none can be written there."""
+    path = directory / LABELS_FILE
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link, and labels are not written to wherever it leads; remove it")
+    if not os.access(path if path.exists() else directory, os.W_OK):
+        raise StoreError(f"{path} cannot be written; label a copy of the run")
+    return path
+
+
 def add_labels(directory: Path, labels: Labels) -> None:
     """Add lines to the file of a run; what was said before stays in it."""
     rows = (dict(zip(COLUMNS, (*at, label), strict=True)) for at, label in labels.items())
     data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
-    path = directory / LABELS_FILE
-    if path.is_symlink():
-        raise StoreError(f"{path} is a link, and labels are not written to wherever it leads; remove it")
+    path = labels_place(directory)
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab+") as file:
             require_plain(path)
@@ -158,7 +166,7 @@ def add_labels(directory: Path, labels: Labels) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror}; label a copy of the run") from error
 
 
 def _truncate_torn_line(file: BinaryIO) -> None:

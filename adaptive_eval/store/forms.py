@@ -13,6 +13,8 @@ MOST_TRIALS = 2**31
 """A trial's number, its round and its seed lie below."""
 MOST = 2**53
 """So do counts of tokens, and seconds and USD."""
+FIRST_SECOND, LAST_SECOND = -62_135_596_800.0, 253_402_300_800.0
+"""The years 1 to 9999: a clock may be wrong, and no date is outside them."""
 _COUNTS = {"trial": MOST_TRIALS, "round": MOST_TRIALS, "seed": MOST_TRIALS, "attempts": MOST_TRIALS}
 _TOKENS = ("prompt_tokens", "completion_tokens", "tokens")
 _MEASURES = ("latency", "usd", "gpu_seconds", "at")
@@ -29,6 +31,7 @@ _KINDS = {
 _RANGES = {
     **{name: f"{name} BETWEEN -1 AND {most}" for name, most in _COUNTS.items()},
     **{name: f"{name} BETWEEN -1 AND {MOST}" for name in (*_TOKENS, *_MEASURES, *_KNOWN_MEASURES)},
+    "at": f"at BETWEEN {FIRST_SECOND} AND {LAST_SECOND}",
     "category": f"category BETWEEN 0 AND {MOST_TRIALS}",
 }
 """By column, the SQL condition that its numbers meet; an unknown one does not count."""

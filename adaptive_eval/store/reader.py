@@ -15,6 +15,7 @@ from adaptive_eval.store import queries, whereabouts
 from adaptive_eval.store.events import events_of_kind, parse_event
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.events.grading import VerdictsWasted
+from adaptive_eval.store.forms import FIRST_SECOND, LAST_SECOND
 from adaptive_eval.store.kept_sums import Counts, thin_out
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
@@ -44,9 +45,6 @@ from adaptive_eval.store.summing import add_cells, align_with_roster, all_spendi
 
 MOST_ROUNDS = 2**31 - 1
 """No round has a higher number."""
-
-LAST_SECOND = 253_402_300_800.0
-"""The end of the year 9999: no date is later."""
 
 
 class RunReader:
@@ -124,7 +122,7 @@ class RunReader:
     @property
     def created(self) -> float:
         """When the run was begun, in seconds since 1970."""
-        return self._seconds("created")
+        return self._seconds("created", FIRST_SECOND)
 
     @property
     def elapsed(self) -> float:
@@ -322,12 +320,12 @@ class RunReader:
         ((value,),) = self._rows("SELECT value FROM run WHERE key = ?", key)
         return cast(str | float, value)
 
-    def _seconds(self, key: str) -> float:
+    def _seconds(self, key: str, least: float = 0.0) -> float:
         try:
             seconds = float(self._value(key))
         except (TypeError, ValueError) as error:
             raise self._damaged(f"run {key} is no time") from error
-        if not 0.0 <= seconds < LAST_SECOND:
+        if not least <= seconds < LAST_SECOND:
             raise self._damaged(f"run {key} is no time")
         return seconds
 

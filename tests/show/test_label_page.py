@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -90,10 +91,17 @@ def test_whoever_does_not_know_the_address_changes_nothing(
     assert not read_labels(run)
 
 
-def test_what_cannot_be_written_is_told(run: Path, served: LabellingSite) -> None:
+def test_what_cannot_be_written_is_told(run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before anything is shown, as on a disk that is only read."""
     (run / "labels.jsonl").symlink_to("elsewhere")
     told = asked(served, "label?place=1&label=correct")
     assert told.status == 503 and b"is a link" in told.body
+    begun = CliRunner().invoke(app, ["label", str(run)])
+    assert begun.exit_code == ExitCode.FAILED and "is a link" in begun.stderr and not begun.stdout
+    (run / "labels.jsonl").unlink()
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    begun = CliRunner().invoke(app, ["label", str(run)])
+    assert begun.exit_code == ExitCode.FAILED and "cannot be written; label a copy of the run" in begun.stderr
 
 
 @contextmanager

@@ -33,6 +33,17 @@ class TestTheContractOnSqlite(LedgerContract):
     """In `run.sqlite`."""
 
 
+def test_a_clock_that_is_wrong_damages_nothing(
+    open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: -1.2e9)  # 1931
+    store = open_store()
+    store.commit(CommitBatch([make_trial(trial=0)]))
+    store.close()
+    with RunReader.intact(directory) as reader:
+        assert reader.created == -1.2e9 and reader.trial_count() == 1
+
+
 def test_a_full_disk_keeps_what_was_committed(open_store: OpenStore) -> None:
     store = open_store()
     store.commit(CommitBatch([make_trial(trial=0)]))
