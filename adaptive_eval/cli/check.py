@@ -23,6 +23,7 @@ from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.lines import duration, safe_line, safe_name, several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.starting_point import load_starting_point
+from adaptive_eval.record.warnings import sampled_otherwise
 from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
@@ -30,7 +31,7 @@ from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.opponent import opponent_begun
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
 from adaptive_eval.show.forecast import dollars
-from adaptive_eval.show.text import count
+from adaptive_eval.show.text import NEXT, count
 
 SHOWN_CHARACTERS = 80
 """Of a question, and of each end of an answer."""
@@ -38,16 +39,19 @@ CLEARLY_LESS = 0.9
 """Of max_tokens: servers count the tokens of an answer in different ways."""
 
 
-def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Health] | None = None) -> ExitCode:
+def rehearse(
+    prepared: PreparedRun, directory: Path, command: str, forecast: str | None, elsewhere: Mapping[str, Health] | None
+) -> ExitCode:
     """Check what the run begins with and the endpoints, and say what would run and at most cost.
 
-    `elsewhere` says what is known of servers that would be started on other machines.
+    `command` begins the run, and `forecast` says beforehand what it costs; `elsewhere` says what is known of servers
+    that would be started on other machines.
 
     Raises `ConfigError` or `StoreError` where the run could not begin or go on.
     """
     chosen = asyncio.run(require_agreement(prepared, directory)) is not None
     there = stored_trial_count(prepared, directory, grader_chosen=chosen)
-    prepared = load_starting_point(prepared, directory).prepared
+    prepared, prior, *_ = load_starting_point(prepared, directory)
     keys = asyncio.run(check_keys(prepared))
     found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), elsewhere))
     healthy = show_health(found | asyncio.run(check_graders(prepared.config)))
@@ -57,11 +61,13 @@ def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Hea
     repeated = repeated_questions(prepared.questions)
     for line in (
         *_outlook(prepared),
-        *(["time      `adaptive-eval plan CONFIG` forecasts it"] if there is None else []),
+        *([f"forecast  {forecast}"] if there is None and forecast is not None else []),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not there),
         f"keys      {keys.summary}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
+        *([f"warn      {sampled_otherwise(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"lies in   {safe_line(str(directory), 200)} ({place})",
+        f"{NEXT}{command}" if healthy else f"{NEXT}see to what has failed above, then run the same command again",
     ):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
@@ -142,7 +148,7 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     yield f"policy    {config.trials.policy}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_at_most(plan))}"
-    yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"
+    yield "          (everyone's maximum, every answer at its longest: what caps reserve)"
     if config.prior_evidence is not None and config.prior_evidence.greedy:
         greedy = bench.models * bench.questions
         yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and under the caps"

@@ -8,18 +8,19 @@ import orjson
 import typer
 
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.cli.shared import Config, Overrides, reported, typed_command
 from adaptive_eval.config.drawn import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.files import write_whole
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.words import pace_in_words, run_in_words
-from adaptive_eval.show.forecast import forecast_lines
+from adaptive_eval.show.forecast import answer_line, forecast_lines
+from adaptive_eval.show.text import NEXT
 from adaptive_eval.store.whereabouts import holds_ledger, newest_directory
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
-from adaptive_eval.study.types import Forecast
 
 FEWEST_WORLDS = 10
 """Fewer have no 80% interval."""
@@ -27,8 +28,7 @@ BLOCK = 200
 """Questions of a block that is proposed."""
 
 PilotRun = Annotated[
-    Path | None,
-    typer.Option("--pilot", help="An earlier run that shows what to expect; it may be small.", show_default=False),
+    Path | None, typer.Option("--pilot", help="An earlier run that shows what to expect; it may be small.")
 ]
 Worlds = Annotated[
     int,
@@ -39,7 +39,7 @@ Worlds = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed of the simulation: another one draws other worlds.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the forecast to this file too.", show_default=False)]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the forecast to this file too.")]
 
 
 def plan(
@@ -63,8 +63,10 @@ def plan(
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, request, progress.to)
         if json is not None:
-            _write(json, forecast)
+            written = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+            write_whole(json, written, "Mend that, or give another --json")
     settings, rule = prepared.config, prepared.config.stopping
+    typer.echo(f"{answer_line(forecast)}\n")
     known = run_in_words(settings, len(prepared.questions))
     typer.echo(f"{safe_line(settings.name)}: {known}, {rule.rule} at {rule.confidence:g}")
     typer.echo(f"pace      {safe_line(pace_in_words(settings), 400)}")
@@ -74,6 +76,7 @@ def plan(
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
+    typer.echo(f"\n{NEXT}{typed_command('run', config, overrides)}")
 
 
 def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
@@ -88,13 +91,3 @@ def _hints(prepared: PreparedRun, request: ForecastRequest) -> Iterator[str]:
         drawn = f"trials: {{min: 1, max: 1, draw: {BLOCK}}}"
         yield f"hint      {opening:,} trials come before the first look; with `{drawn}` {blocks:,} would,"
         yield "          and some of the questions may do"
-
-
-def _write(path: Path, forecast: Forecast) -> None:
-    draft = path.with_name(path.name + ".tmp")
-    try:
-        draft.write_bytes(orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise StoreError(f"{path} cannot be written: {error.strerror}; give another --json") from error

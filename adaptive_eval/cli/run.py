@@ -1,8 +1,7 @@
 """`adaptive-eval run`: begin a run, or resume it."""
 
-import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.cli.inspect_task import Budget, Most, Prices, TaskArgs, TaskModels, TaskOptions, load_settings
-from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over
+from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
@@ -42,7 +41,6 @@ Shown = Annotated[
     typer.Option(
         "--display",
         help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least.",
-        show_default=False,
     ),
 ]
 Metrics = Annotated[
@@ -51,7 +49,6 @@ Metrics = Annotated[
         "--metrics-port",
         metavar="[HOST:]PORT",
         help="Serve metrics for Prometheus, on 127.0.0.1 unless another address is given.",
-        show_default=False,
     ),
 ]
 
@@ -62,7 +59,6 @@ Ray = Annotated[
         "--ray",
         metavar="auto|HOST:PORT",
         help="Start servers on the nodes of this Ray cluster; auto: the one that this machine belongs to.",
-        show_default=False,
     ),
 ]
 
@@ -99,17 +95,20 @@ def run(
         directory = run_directory(prepared, run_dir, fresh)
         if ray is None and "sites" in settings.servers.model_fields_set:
             typer.echo("note: servers.sites has no effect without --ray", err=True)
+        elsewhere = {"--run-dir": run_dir, "--ray": ray}
+        more = [word for key, value in elsewhere.items() if value is not None for word in (key, str(value))]
+        command = typed_command("run", config, overrides, *options.words, *more)
         if dry_run:
-            # imported here: a rehearsal forecasts, which a run does not
+            # imported here: nobody else pays for it
             from adaptive_eval.cli.check import rehearse
 
-            raise typer.Exit(rehearse(prepared, directory, _places(ray, prepared.config)))
+            forecast = None if options.words else typed_command("plan", config, overrides)
+            places = _places(ray, prepared.config)
+            raise typer.Exit(rehearse(prepared, directory, f"{command}{' --fresh' * fresh}", forecast, places))
         tell_what_is_passed_over(directory)
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
-        given = [word for override in overrides or () for word in ("--set", override)]
-        command = _resume_command(config, run_dir, [*options.words, *given], ray)
         with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
@@ -181,11 +180,3 @@ def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
 
     with metrics_at(Address.of(metrics)) as served:
         yield Watchers(shown, served)
-
-
-def _resume_command(config: Path, run_dir: Path | None, options: Sequence[str], ray: str | None) -> str:
-    """The command that continues the run: the same again, without --fresh."""
-    words = ["adaptive-eval", "run", str(config), *options]
-    words += ["--run-dir", str(run_dir)] if run_dir is not None else []
-    words += ["--ray", ray] if ray is not None else []
-    return shlex.join(words)

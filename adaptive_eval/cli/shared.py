@@ -1,6 +1,7 @@
 """What several commands share: their arguments, and errors as one message and an exit code."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -9,13 +10,19 @@ import typer
 
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, exit_code_of
 
-Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG", show_default=False)]
+Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting: --set trials.max=40", metavar="KEY=VALUE")
 ]
 
 
 LONGEST_LINE = 2000
+
+
+def typed_command(command: str, config: Path, overrides: Sequence[str] | None, *options: str) -> str:
+    """The words to type for a command on this configuration with these settings."""
+    given = [word for override in overrides or () for word in ("--set", override)]
+    return shlex.join(["adaptive-eval", command, str(config), *given, *options])
 
 
 @contextmanager
@@ -34,6 +41,14 @@ def reported(*runs: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(ExitCode.STOPPED) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that --output names, and say where it is."""
+    from adaptive_eval.files import write_whole
+
+    write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
+    typer.echo(str(path))
 
 
 def tell_what_is_passed_over(run: Path) -> None:

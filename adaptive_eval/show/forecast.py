@@ -7,7 +7,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line, several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import draws_questions
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME, pair_names
@@ -87,6 +87,21 @@ CAPS: Mapping[str, Written] = {
 }
 
 
+def answer_line(forecast: Forecast) -> str:
+    """What the run probably costs beside the fixed design, and whether it will decide: all of it in one line."""
+    outlook = forecast.capped or forecast.need
+    name = next(one for one in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, one) is not None)
+    (label, written), cost = WRITTEN[name], getattr(outlook.costs, name).median
+    unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
+    trials = forecast.decisions["trials"]
+    each = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
+    beside = f", {cost / fixed:.0%} of what {each} of every model to every question would take" if fixed else ""
+    decides = f"{_decided(outlook)} comparisons decided, all of them with a chance of {outlook.reached:.0%}"
+    if forecast.equal is not None:
+        decides = f"a build exactly as good as the baseline: {_chances(forecast.equal)}"
+    return f"Expected: {written(cost)}{unit}{beside}; {decides}"
+
+
 def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:
     """The forecast in lines; `weights` are the rubric's."""
     scale = Scale.of(weights)
@@ -95,8 +110,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     yield ""
     if forecast.equal is not None:
         median, *ends = (count(getattr(forecast.equal.costs.trials, name)) for name in ("median", "low", "high"))
-        yield f"a build exactly as good as the baseline: {_chances(forecast.equal)}"
-        yield f"  trials {median} ({' .. '.join(ends)})\n"
+        yield f"a build exactly as good as the baseline takes {median} trials ({' .. '.join(ends)})\n"
     yield from _score_lines(forecast, scale)
     yield ""
     yield from _outlook("without a cap", forecast.need, forecast)
@@ -122,7 +136,7 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
         return
     width = min(max(cell_len(safe_line(name)) for name in forecast.models), WIDEST_NAME)
     ranked = sorted(zip(forecast.models, forecast.scores, strict=True), key=lambda one: -one[1].median)
-    yield f"{'model':<{width}}  {'score':>7}  {'80% of worlds':^17}".rstrip()
+    yield f"{'model':<{width}}  {'score':>7}  {'80% interval':^17}".rstrip()
     for name, score in ranked[:SHOWN_MODELS]:
         yield f"{fit_columns(name, width)}  {scale.score(score.median):>7}  {scale.interval(score.low, score.high)}"
     if len(ranked) > SHOWN_MODELS:
@@ -137,14 +151,18 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
             interval = f"{written(found.low)} .. {written(found.high)}"
             line = f"  {label:<15}  {written(found.median):>9}  {interval:^21}  {_fixed(forecast, name, written)}"
             yield line.rstrip()
-    decided, median = outlook.decided, f"{outlook.decided.median:.0f} of {outlook.comparisons}"
-    yield f"  {'decided':<15}  {median:>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
+    decided = outlook.decided
+    yield f"  {'decided':<15}  {_decided(outlook):>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
     if outlook.gate:
         yield f"  gate: {_chances(outlook)}, over builds with such scores"
     yield f"  everything is decided with a chance of {outlook.reached:.0%}" + (
         f" ({', '.join(others)})" if others else ""
     )
+
+
+def _decided(outlook: Outlook) -> str:
+    return f"{outlook.decided.median:.0f} of {outlook.comparisons}"
 
 
 def _chances(outlook: Outlook) -> str:
@@ -261,8 +279,7 @@ def _limits(forecast: Forecast, scale: Scale) -> Iterator[str]:
         yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is called with a chance of 80%"
     else:
         smallest = scale.rounded_points(limits.gap)
-        yield f"gap       the smallest difference that is called with a chance of 80%: {smallest}"
+        yield f"gap       a difference of {smallest} or more is called with a chance of 80%"
     if limits.delta is not None:
-        gate = forecast.need.gate
-        does = "with which an equal build passes in" if gate else "that certifies equals as tied with a chance of"
-        yield f"delta     the smallest {does} 80%: {scale.rounded_points(limits.delta)}"
+        does = "an equal build passes" if forecast.need.gate else "equal models are called tied"
+        yield f"delta     with {scale.rounded_points(limits.delta)} or more {does} with a chance of 80%"

@@ -156,13 +156,13 @@ def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None
 def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:
     if pilot is None:
         if recorded:
-            yield f"no pilot: worlds are drawn from the posterior of the outcomes of {recorded} recorded models"
+            yield f"no pilot: true scores are drawn from what the outcomes of {recorded} recorded models leave open"
         else:
-            yield f"no pilot: worlds are drawn from a prior, {WorldPrior()}"
+            yield f"no pilot: true scores are drawn from a prior, {WorldPrior()}"
     else:
         each, goes_on = pilot.counts.sum(axis=-1), ", which the run goes on from" if continued else ""
         trials = f"{int(each.sum()):,} trials, {each.min()} to {each.max()} a question"
-        yield f"worlds are drawn from the posterior of the pilot {pilot.name}: {trials}{goes_on}"
+        yield f"true scores are drawn from what the pilot {pilot.name} leaves open: {trials}{goes_on}"
         yield from pilot.remarks
 
 

@@ -31,8 +31,9 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
         assert f"ok    {name}" in told.stdout
     assert "3 models, 8 questions, objective ranking, " in told.stdout
     assert "at most   720 trials, 100k tokens" in told.stdout
-    assert "what caps reserve" in told.stdout and "time      `adaptive-eval plan CONFIG` forecasts it" in told.stdout
+    assert "what caps reserve" in told.stdout and f"forecast  adaptive-eval plan {config}\n" in told.stdout
     assert f"lies in   {site.directory()} (a new run)" in told.stdout
+    assert told.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"
     assert not site.directory().exists()
 
 
@@ -75,6 +76,7 @@ def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:
     told = site.run(site.write(models=models), "--dry-run")
     assert told.exit_code == ExitCode.ENDPOINTS
     assert "FAIL  eve" in told.stdout and "it does not serve 'eve'" in told.stdout
+    assert told.stdout.splitlines()[-1] == "Next: see to what has failed above, then run the same command again"
 
 
 def test_check_names_every_server(site: Site) -> None:

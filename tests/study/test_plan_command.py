@@ -74,6 +74,11 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     chance = f"{found['need']['reached']:.0%}"
     assert "\nwithout a cap " in found["shown"] and f"decided with a chance of {chance}" in found["shown"]
     assert "simulated runs each; x 1 stops runs that need more than the median above\n" in found["shown"]
+    first, *_, last = found["shown"].splitlines()
+    share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
+    assert first.startswith("Expected: $") and f", {share} of what {HORIZON} answers of every model to every" in first
+    assert first.endswith(f"of 2 comparisons decided, all of them with a chance of {chance}")
+    assert last == f"Next: adaptive-eval run {path} {' '.join(IN_STEP)}"
 
 
 def test_a_pilot_tells_what_answers_use() -> None:
@@ -272,7 +277,11 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     }
     lead = broad["shown"].index("a build exactly as good as the baseline: PASS 100%, FAIL 0%, UNDECIDED 0%")
     assert lead < broad["shown"].index("apart in true score") < broad["shown"].index("gate: PASS ")
-    assert re.search(r"with which an equal build passes in 80%: [\d.]+ points$", broad["shown"], re.MULTILINE)
+    assert re.search(
+        r"^delta     with [\d.]+ points or more an equal build passes with a chance of 80%$",
+        broad["shown"],
+        re.MULTILINE,
+    )
     assert re.search(
         r"^neighbours [\d.]+ points apart .* [\d.]+ points to [\d.]+ points$", broad["shown"], re.MULTILINE
     )
