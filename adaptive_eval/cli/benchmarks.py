@@ -17,9 +17,7 @@ from adaptive_eval.errors import AdaptiveEvalError, ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
 from adaptive_eval.record.lines import safe_line, several
 
-Word = Annotated[
-    str | None, typer.Argument(help="Only those that have it in their name or description.", show_default=False)
-]
+Word = Annotated[str | None, typer.Argument(help="Only those that have it in their name or description.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Everything that is known, as a JSON list.")]
 Runs = Annotated[Path, typer.Option("--runs", help="Runs that tell what a trial took.", metavar="FOLDER")]
 MANY = 500

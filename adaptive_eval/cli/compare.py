@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import reported, write_text
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.files import write_whole
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.show.changes import RunDiff, diff_runs
@@ -20,15 +19,13 @@ FORMAT = "adaptive-eval.comparison/1"
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="The run before.", metavar="RUN_A", show_default=False)],
-    run_b: Annotated[Path, typer.Argument(help="The run after.", metavar="RUN_B", show_default=False)],
+    run_a: Annotated[Path, typer.Argument(help="The run before.", metavar="RUN_A")],
+    run_b: Annotated[Path, typer.Argument(help="The run after.", metavar="RUN_B")],
     kind: Annotated[
         Literal["text", "md", "json"] | None,
         typer.Option("--format", help="What to write; default: text in the terminal, Markdown in a file."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
 ) -> None:
     """Say what changed from RUN_A to RUN_B, on what both have: scores, verdicts, questions, settings."""
     with reported(run_a, run_b):
@@ -41,8 +38,7 @@ def compare(
         if output is None:
             typer.echo(text, nl=False)
         else:
-            write_whole(output, text.encode("utf-8", "replace"), "Mend that, or give another --output")
-            typer.echo(str(output))
+            write_text(output, text)
 
 
 def _rendered(found: RunDiff, view: RunView, kind: Literal["text", "md", "json"]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import reported, write_text
 
 
 def demo(
@@ -19,10 +19,8 @@ def demo(
     and again does to two equal models.
     """
     with reported():
-        from adaptive_eval.files import write_whole
         from adaptive_eval.show.page.documents import demo_page
 
-        write_whole(output, demo_page().encode(), "Mend that, or give another --output")
-        typer.echo(str(output))
+        write_text(output, demo_page())
         if opened:
             webbrowser.open(output.resolve().as_uri())

@@ -1,5 +1,6 @@
 """`adaptive-eval export`: a run in the formats of others."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -17,16 +18,11 @@ SHOWN = 1000
 """Trials between two steps of the progress bar."""
 
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
-Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.", show_default=False)]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="A file (inspect: a folder); default: in RUN.", show_default=False)
-]
+Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (inspect: a folder); default: in RUN.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Text = Annotated[
-    bool | None,
-    typer.Option(
-        "--text/--no-text", help="Include what the models wrote; default: yes, except in csv.", show_default=False
-    ),
+    bool | None, typer.Option("--text/--no-text", help="Include what the models wrote; default: yes, except in csv.")
 ]
 
 
@@ -39,11 +35,8 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
     with reported(run):
         if form not in EXPORTS:
             raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {form!r}")
-        reader = RunReader.open(run)
-        try:
+        with closing(RunReader.open(run)) as reader:
             trials = reader.trial_count()
-        finally:
-            reader.close()
         with Progress(max(trials, 1)) as progress:
 
             def on_progress(number: int) -> None:

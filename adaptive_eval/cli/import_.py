@@ -24,44 +24,24 @@ SHOWN_REASONS = 3
 
 Files = Annotated[
     list[str],
-    typer.Argument(
-        help="Logs, or folders of logs; NAME=FILE says what its model is called.", metavar="FILE...", show_default=False
-    ),
+    typer.Argument(help="Logs, or folders of logs; NAME=FILE says what its model is called.", metavar="FILE..."),
 ]
-To = Annotated[
-    Path,
-    typer.Option("--to", help="A new run directory.", metavar="RUN", show_default=False),
-]
+To = Annotated[Path, typer.Option("--to", help="A new run directory.", metavar="RUN")]
 Config = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        help="A configuration: its models, questions, grader and rubric, matched by name and id.",
-        show_default=False,
-    ),
+    typer.Option("--config", help="A configuration: its models, questions, grader and rubric, matched by name and id."),
 ]
-Grader = Annotated[
-    str | None,
-    typer.Option("--grader", help="Grade every text anew: math, exact, choice, numeric ...", show_default=False),
-]
-Weights = Annotated[
-    str | None,
-    typer.Option("--weights", help="The scores there may be, as in 0,0.5,1; default: 0,1.", show_default=False),
-]
-Scorer = Annotated[
-    str | None,
-    typer.Option("--scorer", help="Which score counts, where an Inspect log has several.", show_default=False),
-]
+Grader = Annotated[str | None, typer.Option("--grader", help="Grade every text anew: math, exact, choice, numeric ...")]
+Weights = Annotated[str | None, typer.Option("--weights", help="The scores there may be, as in 0,0.5,1; default: 0,1.")]
+Scorer = Annotated[str | None, typer.Option("--scorer", help="Which score counts, where an Inspect log has several.")]
 LeaveOut = Annotated[
-    list[str] | None,
-    typer.Option("--leave-out", help="Leave out a model or a question.", metavar="NAME", show_default=False),
+    list[str] | None, typer.Option("--leave-out", help="Leave out a model or a question.", metavar="NAME")
 ]
 Further = Annotated[
     bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
 ]
 RepeatsAreSamples = Annotated[
-    bool,
-    typer.Option("--repeats-are-samples", help="Count identical answers too: they are independent samples."),
+    bool, typer.Option("--repeats-are-samples", help="Count identical answers too: they are independent samples.")
 ]
 Finished = Annotated[
     bool,

@@ -23,10 +23,8 @@ Prices = Annotated[
         "--price", help="USD for a million tokens read and written, as in openai/gpt-x=1.25/10.", metavar="NAME=IN/OUT"
     ),
 ]
-Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1, show_default=False)]
-Budget = Annotated[
-    str | None, typer.Option("--budget", help="A cap: 20usd, 500000tokens, 3000trials or 2h.", show_default=False)
-]
+Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1)]
+Budget = Annotated[str | None, typer.Option("--budget", help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 _CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
 _CAPS = {"usd": "usd", "tokens": "tokens", "trials": "trials", "h": "wall_time"}

@@ -12,6 +12,7 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.lines import first_few
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.show.plain import JsonDisplay
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
@@ -32,7 +33,6 @@ def monitor(
             help="The directory of a run, or its address in a database; with --web also a folder of runs. "
             "postgresql://host/database: all runs of that database.",
             metavar="RUN|FOLDER|DATABASE",
-            show_default=False,
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and exit.")] = False,
@@ -44,20 +44,15 @@ def monitor(
         typer.Option(
             "--display",
             help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least.",
-            show_default=False,
         ),
     ] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="With --web; default: any that is free.", show_default=False),
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --web; default: any that is free.")] = None,
     host: Annotated[
         str | None,
         typer.Option(
             help="With --web: an address that others can reach, who then read everything, without a password. "
-            "Default: 127.0.0.1.",
-            show_default=False,
+            "Default: 127.0.0.1."
         ),
     ] = None,
 ) -> None:
@@ -91,8 +86,8 @@ def monitor(
 def _require_one_run(path: Path) -> None:
     folder = RunsFolder(path)
     if not folder.is_run and (names := list(folder.runs())):
-        shown = ", ".join([*names[:SHOWN_RUNS], *(["..."] if len(names) > SHOWN_RUNS else [])])
-        raise ConfigError(f"{path} is a folder of runs: give one of them ({shown}), or compare them all with --web")
+        told = f"give one of them ({first_few(names, SHOWN_RUNS)}), or compare them all with --web"
+        raise ConfigError(f"{path} is a folder of runs: {told}")
 
 
 def _require_there(path: Path, wait: bool) -> None:
@@ -105,9 +100,8 @@ def _require_there(path: Path, wait: bool) -> None:
     if close := get_close_matches(path.name, others, 1, cutoff=0.8):
         raise ConfigError(f"{path} is not there; did you mean {path.parent / close[0]}?")
     if not wait:
-        shown = ", ".join([*names[:SHOWN_RUNS], *(["..."] if len(names) > SHOWN_RUNS else [])])
         place = "this folder" if path.parent == Path() else str(path.parent)
-        there = f"the runs in {place} are {shown}" if names else f"there are no runs in {place}"
+        there = f"the runs in {place} are {first_few(names, SHOWN_RUNS)}" if names else f"there are no runs in {place}"
         raise ConfigError(f"{path} is not there; {there}. --wait waits for one that is about to begin")
 
 

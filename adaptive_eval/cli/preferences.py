@@ -25,9 +25,7 @@ COVERS = (
 
 
 def preferences(
-    table: Annotated[
-        Path, typer.Argument(help="CSV, JSONL or Parquet, one row a vote.", metavar="TABLE", show_default=False)
-    ],
+    table: Annotated[Path, typer.Argument(help="CSV, JSONL or Parquet, one row a vote.", metavar="TABLE")],
     kind: Annotated[Literal["text", "md"], typer.Option("--format", help="What to print.")] = "text",
 ) -> None:
     """Rank models by people's preferences between two answers: a table with one row a vote.

@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import reported, write_text
 from adaptive_eval.config.load import load_rubric
 from adaptive_eval.config.prepare import setup_of
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.files import write_whole
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.relabel import relabel as relabel_run
@@ -22,7 +21,7 @@ FORMAT = "adaptive-eval.relabelling/1"
 
 
 def relabel(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
     rubric: Annotated[
         list[Path] | None,
         typer.Option(
@@ -33,9 +32,7 @@ def relabel(
         Literal["text", "md", "json"] | None,
         typer.Option("--format", help="What to write; default: text in the terminal, Markdown in a file."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
     plots: Annotated[
         Path | None, typer.Option("--plots", help="Draw how ranks move into this folder too, as SVG and PNG.")
     ] = None,
@@ -52,8 +49,7 @@ def relabel(
         if output is None:
             typer.echo(text, nl=False)
         else:
-            write_whole(output, text.encode("utf-8", "replace"), "Mend that, or give another --output")
-            typer.echo(str(output))
+            write_text(output, text)
         for path in drawn:
             typer.echo(str(path), err=output is None)
 

@@ -19,13 +19,7 @@ from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.store.whereabouts import holds_ledger
 from adaptive_eval.study.judged import JudgedReplay, judge_replay
-from adaptive_eval.study.replay import (
-    PreparedReplay,
-    ReplayRequest,
-    perform_replay,
-    prepare_replay,
-    replay_results,
-)
+from adaptive_eval.study.replay import PreparedReplay, ReplayRequest, perform_replay, prepare_replay, replay_results
 
 RUNS_FILE = "runs.csv"
 
@@ -36,26 +30,15 @@ What = Annotated[
     ),
 ]
 Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="A configuration; only the settings that decide are read.", show_default=False),
+    Path | None, typer.Option("--config", help="A configuration; only the settings that decide are read.")
 ]
 Runs = Annotated[
     int, typer.Option("--runs", min=1, help="More than one: repeat with so many seeds, and say what comes of them.")
 ]
-Seed = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, help="Of the first run; default: 0, or trials as recorded.", show_default=False),
-]
-Top = Annotated[
-    int | None, typer.Option("--top", min=1, help="Only this many models, the best ones.", show_default=False)
-]
-Array = Annotated[
-    str | None,
-    typer.Option("--array", help="The array of outcomes; default: R, or correct and count.", show_default=False),
-]
-Output = Annotated[
-    Path | None, typer.Option("--output", help="Where the results go; default: runs/replay-NAME.", show_default=False)
-]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of the first run; default: 0, or trials as recorded.")]
+Top = Annotated[int | None, typer.Option("--top", min=1, help="Only this many models, the best ones.")]
+Array = Annotated[str | None, typer.Option("--array", help="The array of outcomes; default: R, or correct and count.")]
+Output = Annotated[Path | None, typer.Option("--output", help="Where the results go; default: runs/replay-NAME.")]
 
 
 def replay(
@@ -106,17 +89,13 @@ def _replay_once(prepared: PreparedReplay, directory: Path, seed: int | None) ->
     assert reason is not None
     results = replay_results(prepared, performed, time.time())
     looked = results is not None
-    typer.echo(f"{why_finished(reason, looked, looked, _fixed(prepared))}\n")
+    typer.echo(f"{why_finished(reason, looked, looked, plan.fixed)}\n")
     if results is not None:
         write_results(directory, results)
         for line in findings(results, None, None):
             typer.echo(line)
         typer.echo(f"results   {directory / RESULTS_FILE}")
     return EXIT_CODES[reason]
-
-
-def _fixed(prepared: PreparedReplay) -> bool:
-    return prepared.plan.fixed
 
 
 def _shown(progress: Progress) -> Callable[[Look], None]:
@@ -135,7 +114,7 @@ def _many(prepared: PreparedReplay, directory: Path, seeds: range) -> ExitCode:
             performed = perform_replay(prepared, seed)
             if not performed.controller.looks:
                 assert performed.controller.finished is not None
-                raise ConfigError(why_finished(performed.controller.finished, False, False, _fixed(prepared)))
+                raise ConfigError(why_finished(performed.controller.finished, False, False, prepared.plan.fixed))
             means = prepared.source.chances @ prepared.source.weights
             judged.append(judge_replay(seed, performed.controller, prepared.source.truth, means))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")

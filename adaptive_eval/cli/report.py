@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.shared import reported
-from adaptive_eval.files import write_whole
+from adaptive_eval.cli.shared import reported, write_text
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView, read_report
 from adaptive_eval.store.address import beside
@@ -18,7 +17,7 @@ FORMAT = "adaptive-eval.report/1"
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
     kind: Annotated[Kind, typer.Option("--format", help="What to write.")] = "html",
     output: Annotated[
         Path | None,
@@ -61,9 +60,7 @@ def report(
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
-            path = output or beside(run, f"report.{SUFFIXES.get(kind, kind)}")
-            write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
-            typer.echo(str(path))
+            write_text(output or beside(run, f"report.{SUFFIXES.get(kind, kind)}"), text)
         for path in drawn:
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:

@@ -19,7 +19,7 @@ Text = str | None
 
 
 def track(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
     wandb: Annotated[bool, typer.Option("--wandb", help="Tell W&B of it.")] = False,
     project: Annotated[Text, typer.Option(help="With --wandb; default: WANDB_PROJECT, or adaptive-eval.")] = None,
     entity: Annotated[Text, typer.Option(help="With --wandb: the team or user.")] = None,

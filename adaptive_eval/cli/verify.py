@@ -14,7 +14,7 @@ MOST_SHOWN = 50
 
 
 def verify(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
 ) -> None:
     """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
 

@@ -11,11 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.benchmarks import weigh_questions
-from adaptive_eval.config.decisions import (
-    BudgetConfig,
-    Decisions,
-    TrialsConfig,
-)
+from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup

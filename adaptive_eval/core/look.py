@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import (
-    AT_HORIZON,
-    Estimates,
-    Estimator,
-    Evidence,
-    IndexArray,
-    cautious,
-    weigh_evidence,
-)
+from adaptive_eval.core.evidence import AT_HORIZON, Estimates, Estimator, Evidence, IndexArray, cautious, weigh_evidence
 from adaptive_eval.core.gates import deciding_parts
 from adaptive_eval.core.judge import (
     BoolArray,

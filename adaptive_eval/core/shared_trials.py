@@ -18,14 +18,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.rounds import MISSING, UNGRADED, Batch
 from adaptive_eval.core.settings import Bench
 from scorio.moments import FloatArray, IntArray
-from scorio.sinf.paired import (
-    Coupling,
-    DifferenceValues,
-    PairedMoments,
-    coupling,
-    difference_values,
-    paired_moments,
-)
+from scorio.sinf.paired import Coupling, DifferenceValues, PairedMoments, coupling, difference_values, paired_moments
 
 Indices = NDArray[np.intp]
 WORTH_PAIRING = 0.3

@@ -10,14 +10,7 @@ import orjson
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange import arrays as tensor
 from adaptive_eval.exchange import lighteval, lm_eval
-from adaptive_eval.exchange.bounded import (
-    MOST_BYTES,
-    MOST_FILE,
-    Archive,
-    opened_file,
-    parse_log_json,
-    read_whole,
-)
+from adaptive_eval.exchange.bounded import MOST_BYTES, MOST_FILE, Archive, opened_file, parse_log_json, read_whole
 from adaptive_eval.exchange.inspect import reader as inspect_log
 from adaptive_eval.exchange.samples import LogFile, Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form

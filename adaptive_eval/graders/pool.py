@@ -33,15 +33,7 @@ from adaptive_eval.graders.types import (
     reads_as_refusal,
     token_facts,
 )
-from adaptive_eval.graders.worker import (
-    GradingTask,
-    TaskDone,
-    TaskFailed,
-    Worker,
-    WorkerDead,
-    WorkerHung,
-    took_longer,
-)
+from adaptive_eval.graders.worker import GradingTask, TaskDone, TaskFailed, Worker, WorkerDead, WorkerHung, took_longer
 from adaptive_eval.questions.types import Question
 
 BATCH = 32

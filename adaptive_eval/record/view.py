@@ -46,14 +46,7 @@ from adaptive_eval.record.words import (
     draws_questions,
     objective_view,
 )
-from adaptive_eval.store import (
-    Event,
-    JudgeUse,
-    ReplicaTraffic,
-    Spending,
-    StoredLook,
-    is_held,
-)
+from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, Spending, StoredLook, is_held
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.pending import pending_batches
 from adaptive_eval.store.roster import Names

@@ -38,15 +38,7 @@ from adaptive_eval.running.opponent import ask_opponent, opponent_begun
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.running.session import Session
 from adaptive_eval.running.watching import TwoPartWatcher, Watcher, Watchers
-from adaptive_eval.store import (
-    CommitBatch,
-    GreedyBegun,
-    OpenedStore,
-    RunHeader,
-    RunReader,
-    Store,
-    require_same_meaning,
-)
+from adaptive_eval.store import CommitBatch, GreedyBegun, OpenedStore, RunHeader, RunReader, Store, require_same_meaning
 from adaptive_eval.store.address import LedgerAddress
 from adaptive_eval.store.spending import spent_in_all
 from adaptive_eval.store.whereabouts import (

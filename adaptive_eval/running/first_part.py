@@ -8,12 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from adaptive_eval.config.decisions import (
-    BudgetConfig,
-    ObjectiveConfig,
-    StoppingConfig,
-    TrialsConfig,
-)
+from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import RunConfig, StoreConfig
 from adaptive_eval.core.types import Cost, Reason

@@ -10,15 +10,7 @@ soon as it is noticed. A refusal or an error that a server reports costs nothing
 from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.scheduler.types import BEAT_SECONDS
-from adaptive_eval.store import (
-    AnswersLost,
-    RunBegun,
-    RunFinished,
-    RunReader,
-    RunStopped,
-    SentRequest,
-    Store,
-)
+from adaptive_eval.store import AnswersLost, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
 from adaptive_eval.store.spending import lost_costs
 from adaptive_eval.supply.types import Lane, Request
 

@@ -35,14 +35,7 @@ from adaptive_eval.record.words import compares_bayes, draws_questions, promise_
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.repeatable import repeatable
-from adaptive_eval.show.summary import (
-    cost_line,
-    decided,
-    findings,
-    needed_in_words,
-    since_when,
-    where_pending,
-)
+from adaptive_eval.show.summary import cost_line, decided, findings, needed_in_words, since_when, where_pending
 from adaptive_eval.show.text import (
     RANKING,
     count,

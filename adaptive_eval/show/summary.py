@@ -11,12 +11,7 @@ from rich.cells import cell_len
 
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.finding import (
-    UNDECIDED,
-    counted_sentence,
-    finding,
-    model_verdicts,
-)
+from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding, model_verdicts
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.recording_need import recording_need

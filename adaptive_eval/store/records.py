@@ -285,16 +285,7 @@ class ReplicaSums(NamedTuple):
     def traffic(self) -> ReplicaTraffic:
         """The traffic, with means of the times."""
         latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
-        return ReplicaTraffic(
-            self.model,
-            self.replica,
-            self.trials,
-            self.retries,
-            self.prompt_tokens,
-            self.completion_tokens,
-            latency,
-            ttft,
-        )
+        return ReplicaTraffic(*self[:6], latency, ttft)
 
 
 ADDED = tuple(name for name in ReplicaSums._fields if name not in ("model", "replica", "last", "at"))

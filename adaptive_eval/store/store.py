@@ -20,14 +20,7 @@ from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.moving import AnswerMover, open_mover, sweep
 from adaptive_eval.store.reader import RunReader
-from adaptive_eval.store.records import (
-    CellExtent,
-    CommitBatch,
-    Regrade,
-    RunHeader,
-    TrialKey,
-    TrialRecord,
-)
+from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
 from adaptive_eval.store.rows import (
     INSERT_LOGPROBS,
     INSERT_TRIAL,

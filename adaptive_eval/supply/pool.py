@@ -30,15 +30,7 @@ from typing import Any
 
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import Event, ServerRests, ServersNoticed
-from adaptive_eval.supply.happenings import (
-    Noted,
-    PlaceFreed,
-    PlacesLost,
-    Say,
-    ServerDown,
-    ServerUp,
-    TaskEnded,
-)
+from adaptive_eval.supply.happenings import Noted, PlaceFreed, PlacesLost, Say, ServerDown, ServerUp, TaskEnded
 from adaptive_eval.supply.hosts import PlaceLost, ServerHost
 from adaptive_eval.supply.types import Demand, Supply
 

@@ -24,11 +24,7 @@ from adaptive_eval.record.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
 from adaptive_eval.record.stored_sums import StoredSums
 from adaptive_eval.record.view import RunView, assemble_view
-from adaptive_eval.store import (
-    RunFinished,
-    RunReader,
-    is_held,
-)
+from adaptive_eval.store import RunFinished, RunReader, is_held
 from adaptive_eval.store.address import is_address
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
 from adaptive_eval.store.whereabouts import database_moment

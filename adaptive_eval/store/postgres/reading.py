@@ -13,14 +13,7 @@ from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.postgres.connection import PatientConnection, connect, explained, in_transaction
 from adaptive_eval.store.postgres.queries import QUERIES, QUERIES_WITH_TOKENS
-from adaptive_eval.store.postgres.tables import (
-    LOCKS,
-    RUN_STEPS,
-    SHARED,
-    SHARED_STEPS,
-    TOKEN_LOGPROBS,
-    run_schema,
-)
+from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED_STEPS, TOKEN_LOGPROBS, run_schema
 from adaptive_eval.store.queries import Queries
 from adaptive_eval.store.stored_texts import StoredTexts
 
