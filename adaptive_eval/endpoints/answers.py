@@ -254,10 +254,10 @@ class AnswerReader:
         prompt_tokens = _count(usage.get("prompt_tokens"))
         drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
         completion = _completion_tokens(drafts, _count(usage.get("completion_tokens")), "timings" in payload)
-        says_none = usage.get("completion_tokens") == 0 < prompt_tokens and not any(draft.size for draft in drafts)
-        says_none &= not self._counts_nothing
+        says_none = usage.get("completion_tokens") == 0 < prompt_tokens
+        self._counts_nothing |= says_none and any(draft.size for draft in drafts)
         for draft, tokens in zip(drafts, completion, strict=True):
-            if draft.is_blank and not tokens and (draft.is_null or says_none):
+            if draft.is_blank and not tokens and (draft.is_null or (says_none and not self._counts_nothing)):
                 raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (no text, no tokens)")
         completion = self._believable(completion, drafts)
         prompts = _shares(self._prompt_tokens(prompt_tokens, prompt), [1] * len(drafts))
@@ -276,7 +276,6 @@ class AnswerReader:
                 self._note(Notice("absurd_usage", f"{_ABSURD_SAID.format(tokens)}: {counted_instead} are counted"))
                 tokens = counted_instead
             if not tokens and length:
-                self._counts_nothing = True
                 self._note(Notice("no_usage", _ESTIMATED_WORDS))
                 tokens = self._unsaid(draft)
             if tokens * MOST_BYTES_A_TOKEN < length:

@@ -53,13 +53,16 @@ def open_hosts(
     require_programs(config, environment)
     require_no_cluster(config)
     ports, hosts = free_ports(), []
+    endpoints: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {
                 number: open_server(config, number, environment, logs, place, ports, notices) for number in group.models
             }
             hosts.append(Host(place, servers, places))
-    return OpenedHosts(hosts, _endpoints_by_model(hosts))
+            for number, server in servers.items():
+                endpoints[number].add(server.served)
+    return OpenedHosts(hosts, dict(endpoints))
 
 
 def require_no_cluster(config: RunConfig) -> None:
@@ -134,12 +137,3 @@ def file_name(name: str) -> str:
     """A model's name as that of a file, and of no other model's."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
     return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
-
-
-def _endpoints_by_model(hosts: Sequence[Host]) -> dict[int, ServedEndpoint]:
-    """The endpoint of each launched model, which reaches its servers wherever they run."""
-    found: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
-    for host in hosts:
-        for number, server in host.servers.items():
-            found[number].add(server.served)
-    return dict(found)

@@ -35,7 +35,15 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunBrief, runs_text
 from adaptive_eval.show.serve.status import ended_of_feed, stored_status
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped, StoredLook
+from adaptive_eval.store import (
+    Event,
+    ModelSetAside,
+    ReplicaLost,
+    RunFinished,
+    RunStopped,
+    ServersNoticed,
+    StoredLook,
+)
 from adaptive_eval.store.looks import plain_look, read_look
 
 Play = Callable[..., Played]
@@ -103,7 +111,9 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
 def test_before_the_first_look_what_is_known_of_each_model_is_shown(play: Play) -> None:
     run = play()
     assert not run.step(5)
+    run.commit([], [], [ServersNoticed("ada", "far_beyond", "a request has waited for 60 s")])
     told = status_text(opened(run))
+    assert told.endswith("warning   ada: a request has waited for 60 s")
     for model in MODELS:
         assert re.search(rf"^  {model} +\d+ answers, (\d+\.\d%|-) so far$", told, re.MULTILINE), told
     assert sum(map(int, re.findall(r"(\d+) answers", told))) == 5

@@ -10,16 +10,18 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from adaptive_eval.errors import ExitCode, StoreError
+from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.status import Status
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import title_line
 from adaptive_eval.show.plain import pending
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
-from adaptive_eval.show.summary import WIDEST_NAME, findings
+from adaptive_eval.show.summary import SHOWN_WARNINGS, WIDEST_NAME, findings
 from adaptive_eval.show.text import count, fit_columns
-from adaptive_eval.store import SettingsChanged, events_of_kind, events_since_start, is_held
+from adaptive_eval.store import ServersNoticed, SettingsChanged, events_of_kind, events_since_start, is_held
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.whereabouts import holds_ledger
 
@@ -80,15 +82,14 @@ async def show_once(feed: Feed, display: Display) -> ExitCode:
 def status_text(feed: Feed) -> str:
     """A run that goes on, as text."""
     status = stored_status(feed)
-    if feed.results is None:
-        found = [pending(status), "", *_known_so_far(feed)]
-    else:
-        found = list(findings(feed.results, status.elapsed, feed.directory))
+    known = feed.results
+    found = _known_so_far(feed, status) if known is None else findings(known, status.elapsed, feed.directory)
     return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *found])
 
 
-def _known_so_far(feed: Feed) -> Iterator[str]:
-    """Answers and their mean score by model: no look has judged them."""
+def _known_so_far(feed: Feed, status: Status) -> Iterator[str]:
+    """Answers and their mean score by model, which no look has judged, and what was noticed of servers."""
+    yield from (pending(status), "")
     view = feed.view()
     scale, weights = Scale.of(view.weights), view.weights
     width = min(max(map(cell_len, view.models)), WIDEST_NAME)
@@ -97,6 +98,8 @@ def _known_so_far(feed: Feed) -> Iterator[str]:
         answers = sum(counts)
         mean = sum(map(mul, weights, counts)) / answers if answers else None
         yield f"  {fit_columns(model, width)}  {count(answers):>8} answers, {scale.score(mean)} so far"
+    noticed = events_of_kind(events_since_start(feed.sums.events), ServersNoticed)
+    yield from (f"warning   {sentence(event)}" for event in noticed[:SHOWN_WARNINGS])
 
 
 def show_end(feed: Feed, display: Display) -> ExitCode:
