@@ -428,7 +428,7 @@ def _way_of_asking(model: ModelConfig) -> str:
 
 
 def seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
-    """The seed of each question's trial 0 (DESIGN 3.7)."""
+    """The seed of each question's trial 0."""
     questions, base = prepared.questions, seed_base(prepared.config, model)
     return lambda question: base(questions[question].id)
 

@@ -367,8 +367,8 @@ class Controller:
         """Count what these models were asked ahead of the last look, once the run is finished: as with the overrun of
         a group sequential trial scores and intervals have it, and calls stand.
 
-        Only of models of which all that was asked has come: what was cut off would have been slow, and wrong more often
-        (DESIGN 3.6). Trials with shared seeds count beside those of other models alone, and stay out.
+        Only of models of which all that was asked has come: what was cut off would have been slow, and wrong more
+        often. Trials with shared seeds count beside those of other models alone, and stay out.
         """
         late = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
         counted = set(models) - {batch.model for batch in late if not batch.answers}

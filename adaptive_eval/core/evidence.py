@@ -4,12 +4,11 @@ Pairs are the upper triangle (i < j) of the models, plus, for objectives that co
 pairs (i, L) with a reference that has this value and no uncertainty. Positive z favours the first of the pair. Under a
 gate, the comparisons that it asks for come after them: each model, `delta` given to it, against the baseline.
 
-The score of a comparison is the average a (DESIGN 3.2); Bayes@N stands beside it, and is what is compared under a rule
-that says so. The sigma of a comes from the
-prior that is configured: `uniform`, or `self`, centred on the model's own category shares, which is sharper. The
-information is measured by the v_q of the same variance, with all its terms: without the unseen trials a model with few
-of them would run ahead, and the uniform prior's v_q cost 3 points more on AIME'24. Outcomes given as R0 count as trials
-on both scales.
+The score of a comparison is the average a; Bayes@N stands beside it, and is what is compared under a rule that says so.
+The sigma of a comes from the prior that is configured: `uniform`, or `self`, centred on the model's own category
+shares, which is sharper. The information is measured by the v_q of the same variance, with all its terms: without the
+unseen trials a model with few of them would run ahead, and the uniform prior's v_q cost 3 points more on AIME'24.
+Outcomes given as R0 count as trials on both scales.
 """
 
 from collections.abc import Sequence

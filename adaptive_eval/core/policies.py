@@ -3,7 +3,7 @@
 A policy is one method that turns a `View` of the run into trials per model and question. Two questions are answered in
 turn: who gets trials (everyone, the models of open comparisons, the leader and its challengers), and how a model's
 trials are spread over its questions (evenly, or by how uncertain the question is for the *other* models: weights from
-a model's own outcomes would bias its score and break the promise of the rule, DESIGN 3.5).
+a model's own outcomes would bias its score and break the promise of the rule).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far rounds run ahead of the looks (DESIGN 3.6): servers kept full, for trials issued too many.
+    """How far rounds run ahead of the looks: servers kept full, for trials issued too many.
 
     A round has one trial a question; round k + `lookahead` is composed from look k - 1.
 

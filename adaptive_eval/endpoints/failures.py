@@ -19,7 +19,7 @@ are answered is given up by itself, and has no answer (`lone_failures`). A reque
 Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it (`ReplicaSet.pause`): the
 request only comes apart from the others that were told the same, and may go to another replica.
 
-Only an answer that its server says is finished is one (DESIGN 3.10). The finish reasons are those of the OpenAI API and
+Only an answer that its server says is finished is one. The finish reasons are those of the OpenAI API and
 of who speaks it: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those of
 Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens mean nothing. What is known neither as finished nor
 as failed is graded only where the configuration declares it.

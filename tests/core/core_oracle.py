@@ -1,4 +1,4 @@
-"""The statistics of DESIGN 3.1 to 3.4, by loops over plain numbers: slow, and nobody's code but the tests'."""
+"""The statistics of scores and comparisons, by loops over plain numbers: slow, and nobody's code but the tests'."""
 
 import math
 from collections.abc import Sequence
