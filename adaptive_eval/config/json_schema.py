@@ -17,6 +17,8 @@ from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
 """Keys that a complete configuration has, and a file may leave out: a benchmark stands for questions and grader."""
+BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""JSON schema's names of bounds, by those that pydantic gives them on optional keys."""
 _CLASS = re.compile(r"^class (?P<name>\w+).*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
 """Up to the next line that begins at the margin."""
 
@@ -40,6 +42,8 @@ def json_schema() -> dict[str, Any]:
     for section in (schema, *sections.values()):
         for name, value in section.get("properties", {}).items():
             value.setdefault("description", _described(name, value, sections))
+            for part in value.get("anyOf", ()):
+                part |= {BOUNDS[bound]: part.pop(bound) for bound in BOUNDS.keys() & part.keys()}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "adaptive-eval"}
 
 
@@ -111,7 +115,7 @@ def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> st
     if "const" in value:
         return f"Which {name} it is."
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
-        if "$ref" in part and (said := sections[_target(part)].get("description")):
+        if "$ref" in part and (said := sections[_name(part["$ref"])].get("description")):
             return str(said)
     return f"The {name}, by its kind." if "oneOf" in str(value) else ""
 
@@ -128,17 +132,13 @@ def _short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[
     if "discriminator" in section:
         kinds = section["discriminator"]["mapping"].items()
         return [{"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}]
-    value: dict[str, Any] = sections[_target(section)]["properties"][key]
+    value: dict[str, Any] = sections[_name(section["$ref"])]["properties"][key]
     bare = {name: part for name, part in value.items() if name not in ("title", "description", "default")}
     if "oneOf" not in bare:
         return [bare]
     return [choice for one in bare["oneOf"] if "$ref" not in one for choice in one.get("anyOf", [one])]
 
 
-def _target(reference: dict[str, Any]) -> str:
-    """The name of the section that a schema refers to."""
-    return _name(reference["$ref"])
-
-
 def _name(reference: str) -> str:
+    """The name of the section that a `$ref` is of."""
     return reference.rpartition("/")[2]

@@ -228,6 +228,8 @@ class TestCommands:
         code, out, _ = self.run("schema")
         assert code == 0
         assert json.loads(out) == json_schema()
+        assert json_schema()["$defs"]["BudgetConfig"]["properties"]["trials"]["anyOf"][0]["minimum"] == 1
+        assert not re.search(r'"(ge|gt|le|lt)":', out), "editors know no such bounds"
 
     def test_init_writes_and_never_overwrites(self, tmp_path: Path) -> None:
         assert self.run("init")[0] == 0
