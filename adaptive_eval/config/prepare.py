@@ -64,6 +64,8 @@ GRADER_WORKINGS: dict[str, Any] = {
 }
 """How a grader is run and checked; not what it finds, since one that fails gives no grade."""
 
+MODEL_WORKINGS = {"name", "recorded", "launch", "batch", "concurrency", "price", "gpus", "prompt_logprobs"}
+"""How a model is served and paid for; a key that stands neither here nor above is part of what its trials mean."""
 SAMPLING_WORKINGS = {"timeout", "extra_headers"}
 
 PLUG_INS = "plug_ins"
@@ -149,12 +151,13 @@ def _plug_ins(config: RunConfig) -> dict[str, object]:
 def _model_meaning(model: ModelConfig) -> dict[str, object]:
     if model.recorded is not None:
         return {"recorded": True, "model": model.model}
+    beside = {*SERVER_WORKINGS, *MODEL_WORKINGS, "api", "simulate", "prompt", "sampling"}
+    told = model.model_dump(mode="json", exclude=beside, exclude_defaults=True)
     if model.inspect is not None:
-        limit = {} if model.sampling.max_tokens is None else {"max_tokens": model.sampling.max_tokens}
-        given = {"config": dict(model.config), "args": dict(model.args), "sampling": limit}
-        return {"model": model.model, "inspect": model.inspect, **{key: said for key, said in given.items() if said}}
+        limit = model.sampling.max_tokens
+        return told if limit is None else {**told, "sampling": {"max_tokens": limit}}
     return {
-        "model": model.model,
+        **told,
         "api": model.api,
         "simulate": model.simulate,
         "prompt": model.prompt.model_dump(mode="json", exclude_defaults=True),

@@ -7,8 +7,8 @@ import pytest
 from checked_text import check_text
 
 from adaptive_eval.config import prepare as prepare_module
-from adaptive_eval.config.prepare import prepare, stored_config
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.prepare import prepare, run_header, stored_config
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
 from adaptive_eval.errors import ConfigError, StoreError
@@ -52,6 +52,17 @@ def test_models_that_are_asked_alike_have_their_prompts_rendered_once(
     prepared = prepare(config)
     assert len(rendered) == 2 * len(prepared.questions)
     assert prepared.prompts[0] is prepared.prompts[2] is not prepared.prompts[1]
+
+
+def test_a_key_that_a_model_may_have_one_day_is_part_of_what_its_trials_mean(config: RunConfig) -> None:
+    class Later(ModelConfig):
+        effort: str = "plain"
+
+    told = config.models[0].model_dump()
+    plain, high = (Later.model_validate({**told, "effort": effort}) for effort in ("plain", "high"))
+    meant = [run_header(config.model_copy(update={"models": (one,)}), ()).models for one in (plain, high)]
+    assert meant[0] == {"one": run_header(config, ()).models["one"]}, "a new key changes no run that lacks it"
+    assert meant[1]["one"] == {**meant[0]["one"], "effort": "high"}
 
 
 @pytest.mark.parametrize(
