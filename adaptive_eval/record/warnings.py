@@ -33,11 +33,11 @@ from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.store.usage import TrialUsage
 
-DECIDING = ("stopping.", "objective.", "prior_evidence")
+DECIDING = ("stopping.", "objective.", "prior_evidence", "trials.")
 """Settings of what is called, and when."""
 SHOWN_CHANGES = 4
-HARMLESS = "stopping.futility"
-"""Giving up sooner or later adds no false call."""
+HARMLESS = ("stopping.futility", "trials.max")
+"""Giving up sooner or later adds no false call, and another horizon has a caution of its own."""
 AFRESH = "a run that begins with this maximum (--fresh), or with `rule: anytime`, does not pay this"
 
 
@@ -95,7 +95,7 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         told = [
             f"{path}: {was} → {now}"
             for path, was, now in event.changes
-            if path.startswith(DECIDING) and path != HARMLESS
+            if path.startswith(DECIDING) and path not in HARMLESS
         ]
         if told and event.looks:
             yield Caution(

@@ -122,10 +122,13 @@ def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:
     assert said.startswith(f"{stored - counted} of {stored} stored trials are in no score")
 
 
-def test_a_rule_that_is_chosen_after_looks_is_named(site: Site) -> None:
+def test_what_decides_and_is_chosen_after_looks_is_named(site: Site) -> None:
+    """Whose trials come next is among it: other rounds have other looks, and each schedule may make its own mistakes."""
     run_to(site, 3)
-    ended = site.run(site.write(trials={"min": 2, "max": 3}, stopping={"confidence": 0.8}))
+    trials = {"min": 2, "max": 4, "policy": "uniform"}
+    ended = site.run(site.write(trials=trials, stopping={"confidence": 0.8}))
     assert ended.exit_code in FINISHED
     results = json.loads((site.directory() / "results.json").read_text())
     (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]
-    assert "stopping.confidence: 0.95 → 0.8" in text and "no promise covers" in text
+    assert "stopping.confidence: 0.95 → 0.8, trials.policy: weighted → uniform; all" in text, "the horizon has its own"
+    assert "no promise covers" in text
