@@ -118,9 +118,13 @@ def draws_questions(decisions: Mapping[str, object]) -> bool:
 def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     """The promise of a call in one line."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
-    if rule is None or not isinstance(stopping, Mapping):
+    if not isinstance(stopping, Mapping):
         return None
     beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
+    if rule is None:
+        return f"that of a plug-in, none of adaptive-eval's own{beside}"
+    if str(_chosen(decisions, "objective", "kind", "ranking")) not in OBJECTIVES:
+        beside = f", unless the plug-in that is the objective brings a rule of its own{beside}"
     if rule.in_short:
         return rule.in_short + beside
     if not rule.correctable:
