@@ -1,6 +1,7 @@
 """Opens whatever answers for the models of a run.
 
-A *source* opens the endpoints of the models that it has. To add one, write it, and name it in `SOURCES`.
+A *source* opens the endpoints of the models that it has. To add one, write it, and name it in `SOURCES`, before
+`_direct`, which has all models that are left.
 """
 
 import asyncio

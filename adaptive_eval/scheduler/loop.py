@@ -118,7 +118,7 @@ class Loop:
                 self._fill(request.model)  # the slot is free; grading takes none
             case Recorded(request, trials):
                 self.journal.committer.add(trials=trials)
-                self.supply.stored(request)
+                self.supply.mark_stored(request)
             case Committed(batch, waiting):
                 self._on_committed(batch)
                 for one in waiting:

@@ -62,7 +62,7 @@ class BatchServices(Supply):
         for endpoint in self._endpoints.values():
             endpoint.start()
 
-    def stored(self, request: Request) -> None:
+    def mark_stored(self, request: Request) -> None:
         """End the batch of these answers, if they are the last ones that were to be stored."""
         if (endpoint := self._endpoints.get(request.model)) is not None:
             lane = self._lanes[request.model]

@@ -1,6 +1,6 @@
 """All supplies of a run behind the interface of one.
 
-To add a supply, write it in a file of its own, and name it in `Supplies`.
+To add a supply, write it in a file of its own, and name it in `Supplies.__init__`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,9 +47,9 @@ class Supplies(Supply):
         for supply in self._each:
             supply.settle(demand)
 
-    def stored(self, request: Request) -> None:
+    def mark_stored(self, request: Request) -> None:
         """Tell the supply of a request that its answers are with the store."""
-        self._by_model[request.model].stored(request)
+        self._by_model[request.model].mark_stored(request)
 
     def leave(self) -> None:
         for supply in self._each:

@@ -133,8 +133,8 @@ class Supply:
     def settle(self, demand: Demand) -> None:
         """Start and stop the servers that are due: called after each commit, and twice a second."""
 
-    def stored(self, request: Request) -> None:
-        """The answers of a request are with the store."""
+    def mark_stored(self, request: Request) -> None:
+        """Let go of a request whose answers are with the store."""
 
     def leave(self) -> None:
         """The run is stopping: wait no more for what can be left to the next start."""

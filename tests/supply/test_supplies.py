@@ -122,5 +122,5 @@ def test_a_request_is_marked_as_stored_with_its_seeds_at_the_supply_of_its_model
     monkeypatch.setattr(BatchBook, "mark_stored", lambda self, prompt, seeds: marked.append((prompt.text, seeds)))
     supplies = opened()
     for model in (ADA, BOB, CYD):
-        supplies.stored(Request(model, 1, 2, 3, 0))
+        supplies.mark_stored(Request(model, 1, 2, 3, 0))
     assert marked == [("ask q0", range(1002, 1005))]
