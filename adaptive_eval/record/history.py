@@ -56,10 +56,6 @@ def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Even
     return tuple(found)
 
 
-def _draw_text(draw: int | None) -> str:
-    return "not set" if draw is None else str(draw)
-
-
 def _append(found: list[EarlierHorizon], trials: int, looks: int) -> None:
     found.append(EarlierHorizon(trials, max([looks, *(one.looks for one in found)])))
 
@@ -72,8 +68,8 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
         return
     if before.draw != config.trials.draw:
         raise ConfigError(
-            f"trials.draw was {_draw_text(before.draw)} when the run took its first look, and cannot be "
-            f"{_draw_text(config.trials.draw)} after it; set it as it was, or begin another run with --fresh"
+            f"trials.draw was {before.draw or 'not set'} when the run took its first look, and cannot be "
+            f"{config.trials.draw or 'not set'} after it; set it as it was, or begin another run with --fresh"
         )
     same_horizon = config.trials.model_copy(update={"max": before.max})
     had = opening_of(before, batched=stored.batched)

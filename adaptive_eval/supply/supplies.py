@@ -35,7 +35,6 @@ class Supplies(Supply):
         return self._by_model[model].servers(model)
 
     def take_over(self, store: Store, roster: Roster) -> Mapping[str, int]:
-        """Take over what earlier starts have left under way; gives, by model, how many trials of it are not stored."""
         return {name: count for supply in self._each for name, count in supply.take_over(store, roster).items()}
 
     def start(self) -> None:
@@ -43,12 +42,10 @@ class Supplies(Supply):
             supply.start()
 
     def settle(self, demand: Demand) -> None:
-        """Start and stop what is due."""
         for supply in self._each:
             supply.settle(demand)
 
     def mark_stored(self, request: Request) -> None:
-        """Tell the supply of a request that its answers are with the store."""
         self._by_model[request.model].mark_stored(request)
 
     def leave(self) -> None:

@@ -123,7 +123,7 @@ def test_what_a_change_leaves_out_of_the_scores_is_told(site: Site) -> None:
 
 
 def test_what_decides_and_is_chosen_after_looks_is_named(site: Site) -> None:
-    """Whose trials come next is among it: other rounds have other looks, and each schedule may make its own mistakes."""
+    """Whose trials come next is among it: other rounds have other looks, which may err in their own way."""
     run_to(site, 3)
     trials = {"min": 2, "max": 4, "policy": "uniform"}
     ended = site.run(site.write(trials=trials, stopping={"confidence": 0.8}))
