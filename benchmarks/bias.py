@@ -31,7 +31,7 @@ from stacked import play_stacked
 from tables import Check, add_data, arguments, conclude, markdown
 
 from adaptive_eval.core import Best
-from adaptive_eval.core.early_stop import EndedRun
+from adaptive_eval.core.early_stop import REPLAYS, EndedRun
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.objectives import Baseline, Objective, Ranking
 from adaptive_eval.core.policies import Leader, Policy, Weighted
@@ -75,7 +75,7 @@ def errors(scenario: Scenario, asked_for: str, runs: int) -> Errors:
             estimate(counts, plan.bench.weights, plan.prior, horizon, bayes=False) for counts in (end.counts, opened)
         )
         run = EndedRun(plan, end.counts, end.reason, math.inf, set_aside=False, judged=np.ones(len(end.counts)))
-        again, sigma = run.replay(), known.sigma()
+        again, sigma = run.replay(REPLAYS), known.sigma()
         rows.append((known.score, known.score - again.shift, at_first.score, sigma, again.spread * sigma))
     found = 100.0 * np.array(rows).swapaxes(0, 1)
     found[:3] -= 100.0 * scenario.world.truth

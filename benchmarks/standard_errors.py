@@ -22,7 +22,7 @@ from scenarios import Scenario
 from stacked import play_stacked
 from tables import Check, arguments, conclude, markdown
 
-from adaptive_eval.core.early_stop import EndedRun
+from adaptive_eval.core.early_stop import REPLAYS, EndedRun
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.simulate.worlds import WORLDS, World
 from scorio.moments import FloatArray, IntArray
@@ -73,7 +73,7 @@ def adaptive(scenario: Scenario, runs: int) -> tuple[IntArray, FloatArray]:
         EndedRun(plan, end.counts, end.reason, math.inf, set_aside=False, judged=np.ones(len(end.counts)))
         for end in ends
     ]
-    return np.array([end.counts for end in ends]), np.array([one.replay().spread for one in ended])
+    return np.array([end.counts for end in ends]), np.array([one.replay(REPLAYS).spread for one in ended])
 
 
 def main() -> None:

@@ -72,10 +72,9 @@ class EndedRun:
         reason, plan = controller.finished, controller.plan
         if reason is None or controller.standing is None or plan.fixed:
             return None
-        affordable = float(controller.supply.affordable)
         counts = controller.counts - controller.overrun
         judged = counts.sum(axis=(1, 2)) / np.maximum(controller.trials, 1)
-        return cls(plan, counts, reason, affordable, bool(controller.set_aside), judged)
+        return cls(plan, counts, reason, float(controller.supply.affordable), bool(controller.set_aside), judged)
 
     @property
     def why_not(self) -> str | None:
@@ -92,8 +91,8 @@ class EndedRun:
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def replay(self, replays: int = REPLAYS) -> EarlyStop:
-        """Simulate runs like it, the same ones at each call; `why_not` must be None."""
+    def replay(self, replays: int) -> EarlyStop:
+        """Simulate so many runs like it, the same ones at each call; `why_not` must be None."""
         bench, plan, chances = self.plan.bench, self._plan(), self._chances()
         rng = np.random.default_rng(zlib.crc32(self.counts.astype("<i8").tobytes()))
         together = can_stand_side_by_side(plan) and self._most() * (bench.categories - 1) <= MOST_TRIALS

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.questions.load import benchmark_named
@@ -158,7 +159,7 @@ def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[Ear
         return None, rows
     if ended.why_not is not None:
         return EarlyEnd(0, ended.why_not), rows
-    again = ended.replay()
+    again = ended.replay(REPLAYS)
     shift = dict(zip(snapshot.subject.models, again.shift.tolist(), strict=True))
     low, high = snapshot.bench.weights.min(), snapshot.bench.weights.max()
 

@@ -74,7 +74,7 @@ def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[Float
 
 
 def test_the_same_run_has_the_same_shift_and_another_one_another() -> None:
-    first, again, other = (ended(plan(), seed).replay().shift for seed in (1, 1, 2))
+    first, again, other = (ended(plan(), seed).replay(4).shift for seed in (1, 1, 2))
     assert first.tolist() == again.tolist() != other.tolist()
     assert np.isfinite(first).all() and first.any()
 
@@ -111,12 +111,12 @@ def test_recorded_models_are_as_they_were() -> None:
         ({"earlier": (PastHorizon(Trials(4, 8), Pace(), 1),)}, "horizon"),
     ],
 )
-def test_what_cannot_be_played_again_says_why(changed: dict[str, object], why: str) -> None:
+def test_what_cannot_be_replay_says_why(changed: dict[str, object], why: str) -> None:
     run = replace(ended(plan()), plan=plan(**changed))
     assert run.why_not is not None and why in run.why_not
 
 
-def test_a_run_without_one_of_its_models_is_not_played_again() -> None:
+def test_a_run_without_one_of_its_models_is_not_replay() -> None:
     controller = Controller(plan())
     controller.tell([SetAside(2, "its server is gone")])
     rng = np.random.default_rng(0)

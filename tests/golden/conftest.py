@@ -1,6 +1,16 @@
-"""Where golden runs find servers that do as a script says."""
+"""Where golden runs find servers that do as a script says; they are corrected by as many replays as anybody's."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
+from adaptive_eval.core.early_stop import REPLAYS
+from adaptive_eval.record import build
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "running"))
+
+
+@pytest.fixture(autouse=True)
+def all_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "REPLAYS", REPLAYS)
