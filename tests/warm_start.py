@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+import warm_inspect
+
 LOADED = ["adaptive_eval.cli.run", "adaptive_eval.running.execute", "adaptive_eval.running.serving"]
 
 
@@ -91,6 +93,10 @@ def _run(arguments: Sequence[str], folder: Path, environment: dict[str, str], ou
     os.chdir(folder)
     tempfile.tempdir = None  # others may be meant by this environment
     sys.argv, sys.path[:0] = ["adaptive-eval", *arguments], [str(folder)]
+    if warm_inspect.VARIABLE in environment:
+        from adaptive_eval.inspect import process
+
+        process.BOOT = warm_inspect.BOOT
     from adaptive_eval.__main__ import main
 
     main()

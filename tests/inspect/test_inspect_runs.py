@@ -11,9 +11,11 @@ import subprocess
 import sys
 import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm_inspect
 import yaml
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
@@ -28,6 +30,7 @@ from adaptive_eval.config.pace import FavourChoice
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.inspect import process
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.results_file import read_results
@@ -40,6 +43,20 @@ from adaptive_eval.store import ModelSetAside, RunReader, TrialRecord, events_of
 
 OWN = Path(__file__).with_name("own_tasks.py")
 SKILLS = ("p95", "p10")
+
+
+@pytest.fixture(scope="module")
+def inspect_address() -> Iterator[str]:
+    with warm_inspect.loaded() as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In long tests its processes begin at once."""
+    if request.node.get_closest_marker("slow") is not None:
+        monkeypatch.setenv(warm_inspect.VARIABLE, request.getfixturevalue("inspect_address"))
+        monkeypatch.setattr(process, "BOOT", warm_inspect.BOOT)
 
 
 @pytest.fixture(autouse=True)

@@ -25,9 +25,10 @@ OWN = Path(__file__).parents[1] / "inspect" / "own_tasks.py"
 HOSTILE = "<img src=x onerror=alert(1)>\u202eevil</script>"
 
 
-@pytest.fixture
-def run(site: Site) -> Path:
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     """A run whose samples end with what a tool or a model said that means harm."""
+    site = Site.make(tmp_path_factory.mktemp("ended"), base_url)
     shutil.copy(OWN, site.folder / "tasks.py")
     settings = {
         "benchmark": {"inspect": "tasks.py@afterword"},
@@ -43,6 +44,12 @@ def run(site: Site) -> Path:
     assert ended.returncode in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
     assert f"inspect view --log-dir {site.directory() / INSPECT_LOGS}" in ended.stdout
     return site.directory()
+
+
+@pytest.fixture
+def run(site: Site, ended: Path) -> Path:
+    """A copy of that run."""
+    return shutil.copytree(ended, site.directory())
 
 
 @pytest.fixture
