@@ -120,7 +120,7 @@ def test_an_equal_build_hardly_ever_fails(runs: int) -> None:
 def test_an_equal_build_passes_by_the_default_rule() -> None:
     """It does not rest while it is likelier to be settled than a gate asks for: nothing would take it up again."""
     plan = gate(rule=Optimal(start=0.05), trials=Trials(4, 80))
-    assert outcomes(plan, 0.8, 0.8, 40)[PASS] >= 0.95
+    assert outcomes(plan, 0.8, 0.8, 20)[PASS] >= 0.95
 
 
 def test_a_build_that_is_much_worse_fails() -> None:

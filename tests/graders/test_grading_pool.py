@@ -318,6 +318,7 @@ async def test_a_single_worker_comes_to_slow_answers_when_nothing_else_waits(tmp
         await stuck
 
 
+@pytest.mark.slow
 async def test_more_slow_answers_than_workers_hold_up_no_other(starts: list[Worker], tmp_path: Path) -> None:
     async with pool(custom(workers=None)) as grade:
         stuck = [asyncio.create_task(grade(f"wait {tmp_path / str(number)}")) for number in range(12)]

@@ -1,6 +1,7 @@
 """A run of two benchmarks, from its first request to whoever reads it: one score, and what it is made of."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,9 +24,10 @@ from adaptive_eval.simulate.answering import question_rows
 SHARES = {"easy": 0.75, "hard": 0.25}
 
 
-@pytest.fixture
-def ended(site: Site) -> Path:
+@pytest.fixture(scope="module")
+def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     """Two benchmarks of three and of five questions, the first with three times the weight."""
+    site = Site.make(tmp_path_factory.mktemp("ended"), base_url)
     rows = [{**row, "level": "odd" if at % 2 else "even"} for at, row in enumerate(question_rows(small_world()))]
     benchmarks = []
     for name, some in (("easy", rows[5:]), ("hard", rows[:5])):
@@ -42,6 +44,13 @@ def ended(site: Site) -> Path:
     path.write_text(json.dumps(config))
     result = site.run(path)
     assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
+    return site.folder
+
+
+@pytest.fixture
+def ended(site: Site, ended_once: Path) -> Path:
+    """A copy of that run, beside its configuration."""
+    shutil.copytree(ended_once, site.folder, dirs_exist_ok=True)
     return site.directory()
 
 

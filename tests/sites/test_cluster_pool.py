@@ -65,6 +65,7 @@ def test_it_finds_the_same_however_many_places_come(site: Site, at_home: Found, 
     assert all(one.on in ("place 1", "place 2") for one in events(site, ServerReleased))
 
 
+@pytest.mark.slow
 def test_what_a_lost_place_had_is_served_at_another(site: Site, at_home: Found) -> None:
     """Each of the first places is lost with answers on their way; models go where there is room."""
     cluster = NearCluster([1, 0, 2, 1, 0, 3], room=2)

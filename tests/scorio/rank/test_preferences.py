@@ -8,21 +8,17 @@ from scipy.optimize import minimize
 
 from scorio.rank import preferences
 
-Votes = tuple[list[int], list[int], list[float], list[int]]
+Votes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def drawn(seed: int, *, side: float = 0.4, questions: int = 60, shared: float = 0.0) -> Votes:
     """Votes on models of known strength; `shared` is how much a question favours some of them."""
-    rng = np.random.default_rng(seed)
-    votes: Votes = ([], [], [], [])
-    for question in range(questions):
-        strength = np.linspace(0.6, -0.6, 5) + rng.normal(0.0, shared, 5)
-        for _ in range(4):
-            a, b = rng.choice(5, 2, replace=False).tolist()
-            tie, won = rng.random() < 0.15, rng.random() < 1.0 / (1.0 + np.exp(strength[b] - strength[a] - side))
-            for column, value in zip(votes, (a, b, 0.5 if tie else float(won), question), strict=True):
-                column.append(value)
-    return votes
+    rng, number = np.random.default_rng(seed), 4 * questions
+    strength = np.repeat(np.linspace(0.6, -0.6, 5) + rng.normal(0.0, shared, (questions, 5)), 4, axis=0)
+    a, b = rng.permuted(np.tile(np.arange(5), (number, 1)), axis=1)[:, :2].T
+    ahead = strength[np.arange(number), a] - strength[np.arange(number), b] + side
+    won = np.where(rng.random(number) < 0.15, 0.5, rng.random(number) < 1.0 / (1.0 + np.exp(-ahead)))
+    return a, b, won, np.repeat(np.arange(questions), 4)
 
 
 def log_likelihood(theta: np.ndarray, votes: Votes) -> float:
