@@ -2,9 +2,9 @@
 
     python benchmarks/inspect_cpu.py [--pairs N] [--quick] [--json PATH] [--markdown PATH]
 
-Both ask the same 6 models of known skill the same 30 questions on a server on loopback, in turns. CPU is that of each
-process with its children, from the operating system's own count. Each runs with few trials a question as well: a
-sample's cost is what the others took more, and the rest is start-up and end.
+Both ask the same 6 models of known skill the same 30 questions on a server on loopback, in turns; who is first changes
+from pair to pair. CPU is that of each process with its children, from the operating system's own count. Each runs with
+few trials a question as well: a sample's cost is what the others took more, and the rest is start-up and end.
 """
 
 import json
@@ -68,8 +68,9 @@ def by_inspect(folder: Path, url: str, epochs: int) -> tuple[float, int]:
     return cpu, int(told.split()[-1])
 
 
-def by_controller(folder: Path, url: str, epochs: int, run: str) -> tuple[float, int]:
+def by_controller(folder: Path, url: str, epochs: int) -> tuple[float, int]:
     """CPU seconds and samples of a run with that many trials a question at most."""
+    run = f"run-{epochs}"
     config = {
         "name": run,
         "benchmark": {"inspect": "known.py@known"},
@@ -103,10 +104,10 @@ def main() -> None:
             folder = Path(place)
             (folder / "known.py").write_text(TASK)
             (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, question_rows(world))))
-            fixed_few = by_inspect(folder, url, FEW)
-            own_few = by_controller(folder, url, FEW, f"few-{pair}")
-            fixed_all = by_inspect(folder, url, epochs)
-            own_all = by_controller(folder, url, epochs, f"run-{pair}")
+            turns = [by_inspect, by_controller][:: 1 - pair % 2 * 2]
+            taken = {(turn, most): turn(folder, url, most) for most in (FEW, epochs) for turn in turns}
+        fixed_few, fixed_all = taken[by_inspect, FEW], taken[by_inspect, epochs]
+        own_few, own_all = taken[by_controller, FEW], taken[by_controller, epochs]
         fixed, own = fixed_all[1], own_all[1]
         (fixed_each, fixed_start), (own_each, own_start) = parts(fixed_few, fixed_all), parts(own_few, own_all)
         samples.append(own / fixed)

@@ -27,7 +27,6 @@ Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at
 Budget = Annotated[str | None, typer.Option("--budget", help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 _CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
-_CAPS = {"usd": "usd", "tokens": "tokens", "trials": "trials", "h": "wall_time"}
 
 
 class TaskOptions(NamedTuple):
@@ -42,11 +41,10 @@ class TaskOptions(NamedTuple):
     @property
     def words(self) -> list[str]:
         """The options as they were typed."""
-        words = [word for name in self.models for word in ("--model", name)]
-        words += [word for argument in self.args for word in ("-T", argument)]
-        words += [word for price in self.prices for word in ("--price", price)]
-        words += [] if self.most is None else ["--max", str(self.most)]
-        return words if self.budget is None else [*words, "--budget", self.budget]
+        given: dict[str, Sequence[str]] = {"--model": self.models, "-T": self.args, "--price": self.prices}
+        given["--max"] = [] if self.most is None else [str(self.most)]
+        given["--budget"] = [] if self.budget is None else [self.budget]
+        return [word for option, values in given.items() for value in values for word in (option, value)]
 
 
 def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) -> RunConfig:
@@ -90,5 +88,5 @@ def _cap(said: str) -> dict[str, object]:
         raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {said!r}")
     unit, number = match["unit"], match["number"]
     if unit == "h":
-        return {_CAPS[unit]: f"{number}h"}
-    return {_CAPS[unit]: float(number) if unit == "usd" else int(float(number))}
+        return {"wall_time": f"{number}h"}
+    return {unit: float(number) if unit == "usd" else int(float(number))}

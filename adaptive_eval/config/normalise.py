@@ -230,7 +230,7 @@ def _take_out(document: Document, entry: dict[str, Any], path: KeyPath, section:
     document.origins[(section, INNER[section], entry["name"])] = (*path, section)
     if section == "grader" and isinstance(own, dict) and (own.get("kind") == "verifier" or own.get("against")):
         key = "against" if own.get("against") else "kind"
-        rule = "is for a single benchmark: no verifier, and no judge that compares answers"
+        rule = "cannot grade one of several benchmarks: a verifier, or a judge that compares answers, needs a run alone"
         mend = "use a key, a function, or a judge that gives verdicts or scores; or run this benchmark by itself"
         document.refuse((*path, "grader", key), rule, mend, str(own[key]))
 

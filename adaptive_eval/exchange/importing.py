@@ -143,8 +143,5 @@ class _Import:
             yield None
             return
         folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
-        pool = GradingPool(grader, self._terms.rubric, folder=folder, keys=keys)
-        try:
+        async with GradingPool(grader, self._terms.rubric, folder=folder, keys=keys) as pool:
             yield TextGrading(pool, everything=config is None or bool(self._terms.rubric.lacks))
-        finally:
-            await pool.close()

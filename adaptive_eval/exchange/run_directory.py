@@ -64,8 +64,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks. If the
     run goes on as if it had asked for all of it, the looks are those that it would have taken.
     """
-    store = Store.attach(directory)
-    try:
+    with closing(Store.attach(directory)) as store:
         setup = setup_of(store.reader.header())._replace(config=config)
         roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
         if open_rubric(config.rubric).lacks:
@@ -99,8 +98,6 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         results = build_results(snapshot)
         write_results(directory, results)
         return results
-    finally:
-        store.close()
 
 
 def _set_aside_lacking(state: RunState) -> None:

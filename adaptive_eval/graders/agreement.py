@@ -83,11 +83,8 @@ async def agreement(
     """Grade a sample again; an answer on which the grader fails is one with another grade."""
     if (asked := grader_that_asks(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
-    pool = GradingPool(grader, rubric, folder=folder, keys=keys)
-    try:
+    async with GradingPool(grader, rubric, folder=folder, keys=keys) as pool:
         found = await asyncio.gather(*(_other(pool, rubric, one) for one in sample))
-    finally:
-        await pool.close()
     others = [told for told in found if told is not None]
     return Agreement(getattr(grader, "kind", ""), len(sample), len(others), tuple(others[:SHOWN]))
 

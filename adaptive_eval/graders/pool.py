@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, Notice
@@ -328,6 +329,12 @@ class Grading:
     async def close(self) -> None:
         """Close every connection, and end the worker processes."""
         raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 class GradingPool(Grading):

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
+from adaptive_eval.endpoints.failures import signals_of_finish
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, Signal
 from adaptive_eval.errors import ConfigError, NotAskedAgain, Unavailable
@@ -16,16 +18,36 @@ from adaptive_eval.questions.benchmark import INSPECT_LOGS, BenchmarkConfig, sam
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.seeds import SEED_SPAN
 
-STOPS = {"stop": "stop", "max_tokens": "length", "model_length": "context_length", "content_filter": "content_filter"}
+CONTEXT: Signal = "context_length"
+STOPS = {"stop": "stop", "max_tokens": "length", "model_length": CONTEXT, "content_filter": "content_filter"}
 """Inspect's stop reasons in this project's words."""
-CUT: Mapping[str, Signal] = {
-    "length": "truncated",
-    "context_length": "context_length",
-    "content_filter": "content_filter",
-}
 ENOUGH_FAIL = 8
-"""Where so many samples of a model fail always and none was answered, the others are not waited for."""
+"""Where so many samples of a benchmark fail always and none was answered, the others are not waited for."""
 UNSCORED = "its scorer gave it no score"
+
+
+@dataclass
+class _Progress:
+    """Samples of one benchmark since this start."""
+
+    running: int = 0
+    failed: int = 0
+    """Those that failed always."""
+    answered: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever a sample is over."""
+
+    async def others_are_answered(self, *, before: bool) -> bool:
+        """Whether some sample is answered, as soon as one is or those that are left fail always, too.
+
+        Where the model was answered `before` this start, a few may fail with no others beside them.
+        """
+        self.failed += 1
+        self.changed.set()
+        while not self.answered and self.running and self.failed < ENOUGH_FAIL:
+            self.changed.clear()
+            await self.changed.wait()
+        return self.answered or (before and self.failed < ENOUGH_FAIL)
 
 
 class InspectEndpoint:
@@ -41,42 +63,52 @@ class InspectEndpoint:
         *,
         only_right_and_wrong: bool,
         counts_usd: bool,
+        has_answered: bool = False,
     ) -> None:
         """`tasks` are those of the process; `seed_base` is the seed of a question's trial 0; `counts_usd`: a cap on USD
-        needs every model's price."""
+        needs every model's price; `has_answered`: the model did so at an earlier start."""
         self._number, self._process, self._tasks = number, process, tasks
         self._seed_base, self._attempts = seed_base, attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
-        self._failing = 0
-        self._traffic = Traffic()
-        self._changed = asyncio.Event()
-        """Set whenever a sample is over; one that fails always waits for others (`_others_are_answered`)."""
+        self._traffic, self._has_answered = Traffic(), has_answered
+        self._progress = {name: _Progress() for name in tasks}
+        process.on_repeat[number] = partial(self._count_failure, "request_error")
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One sample for each seed."""
-        return list(await asyncio.gather(*(self._counted(prompt, seed, again) for seed in seeds)))
-
-    async def _counted(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:
-        self._traffic.in_flight += 1
-        try:
-            answer = await self._answer(prompt, seed, again)
-            self._traffic.answered += "unanswered" not in answer.signals
-            return answer
-        finally:
-            self._traffic.in_flight -= 1
-            self._changed.set()
+        return list(await asyncio.gather(*(self._answer(prompt, seed, again) for seed in seeds)))
 
     async def _answer(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:
-        """Run a sample; one that ends in an error is lost, and run again at most so often.
-
-        Where other samples of the model are answered, one that fails always has no answer; else the model has none.
-        """
+        """Run a sample. One that fails always has no answer where others of its benchmark are answered; else the model
+        has none."""
         question = prompt.question or ""
         benchmark = "" if "" in self._tasks else benchmark_named(question)
-        task, sent = self._tasks[benchmark], list[dict[str, str]]()
+        progress, trial = self._progress[benchmark], (seed - self._seed_base(question)) % SEED_SPAN
+        progress.running += 1
+        self._traffic.in_flight += 1
+        try:
+            answer = await self._attempted(benchmark, prompt, trial, seed, again)
+        finally:
+            progress.running -= 1
+            self._traffic.in_flight -= 1
+            progress.changed.set()
+        if answer is not None:
+            progress.answered = True
+            return answer
+        last = self._traffic.last_error
+        why = f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {last}"
+        if await progress.others_are_answered(before=self._has_answered):
+            flags: frozenset[Signal] = frozenset({"unanswered"})
+            return Answer("", why, seed, INSPECT_LOGS, 0.0, attempts=self._attempts, signals=flags)
+        raise Unavailable(f"no sample{f' of benchmark {benchmark}' if benchmark else ''} is answered: {why}")
+
+    async def _attempted(
+        self, benchmark: str, prompt: Prompt, trial: int, seed: int, again: Again | None
+    ) -> Answer | None:
+        """The answer of a sample; one that ends in an error is lost, and run again at most so often."""
+        question, task, sent = prompt.question or "", self._tasks[benchmark], list[dict[str, str]]()
         if task is None:
             sent = [asdict(one) for one in prompt.messages or (Message("user", prompt.text or ""),)]
-        trial = (seed - self._seed_base(question)) % SEED_SPAN
         for attempt in range(1, self._attempts + 1):
             request = SampleRequest(
                 benchmark=benchmark,
@@ -93,25 +125,12 @@ class InspectEndpoint:
             if (answer := self._read(task, told, seed, attempt)) is not None:
                 return answer
             self._traffic.lost += 1
-            self._traffic.retries += 1
-        last = self._traffic.last_error
-        why = f"sample {question}#{trial} ended in an error {self._attempts} times; the last one: {last}"
-        if await self._others_are_answered():
-            flags: frozenset[Signal] = frozenset({"unanswered"})
-            return Answer("", why, seed, INSPECT_LOGS, 0.0, attempts=self._attempts, signals=flags)
-        raise Unavailable(why)
+        return None
 
-    async def _others_are_answered(self) -> bool:
-        """Whether some sample of the model is answered, as soon as one is or those that are left all fail, too."""
-        self._failing += 1
-        self._changed.set()
-        try:
-            while not self._traffic.answered and self._failing < min(self._traffic.in_flight, ENOUGH_FAIL):
-                self._changed.clear()
-                await self._changed.wait()
-        finally:
-            self._failing -= 1
-        return self._traffic.answered > 0
+    def _count_failure(self, kind: str, error: str) -> None:
+        self._traffic.retries += 1
+        self._traffic.errors[kind] += 1
+        self._traffic.last_error = error[:1000]
 
     def _read(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> Answer | None:
         """The answer of a sample; None where it has none."""
@@ -121,8 +140,7 @@ class InspectEndpoint:
             marks = marks_of(told["scores"], task.scorer, only_right_and_wrong=right_and_wrong)
             lost = marks is None
         if lost:
-            self._traffic.last_error = str(told.get("error", UNSCORED))[:1000]
-            self._traffic.errors["unscored" if "error" not in told else "sample_error"] += 1
+            self._count_failure("sample_error" if "error" in told else "unscored", str(told.get("error", UNSCORED)))
             return None
         read, written = told["own"]
         others = [tuple(one[:2]) for one in told["others"].values()]
@@ -139,7 +157,7 @@ class InspectEndpoint:
             prompt_tokens=prompt,
             completion_tokens=completion,
             attempts=attempt,
-            signals=frozenset({CUT[finish]} if finish in CUT else ()),
+            signals=frozenset({CONTEXT} if finish == CONTEXT else signals_of_finish(finish)),
         )
         if task is None:
             return Answer(**answer)

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -21,7 +21,7 @@ from typing import Any
 from adaptive_eval.errors import ConfigError, Unavailable
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.leftovers import VARIABLE, OwnFolder, clear_leftovers
-from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
+from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
 from adaptive_eval.questions.readers import NO_HUB, hub_answers
 
@@ -37,10 +37,6 @@ END_SECONDS = 120.0
 LAST_WORDS = 600
 READ_SECONDS = 60.0
 """How long samples may take to be read from logs."""
-
-
-Place = tuple[str, int]
-"""A benchmark and a model."""
 
 
 def require_inspect(task: str) -> None:
@@ -166,6 +162,8 @@ class InspectProcess:
         self._pending: dict[tuple[Place, str], asyncio.Future[Mapping[str, Any]]] = {}
         self._ended: dict[Place, str] = {}
         """Those whose task has ended, and why."""
+        self.on_repeat: dict[int, Callable[[str], None]] = {}
+        """By model, who hears why Inspect repeats a request."""
 
     async def run(self, request: SampleRequest) -> Mapping[str, Any]:
         """Run a sample, and return what came of it; raises `Unavailable` where its task has ended."""
@@ -255,7 +253,9 @@ class InspectProcess:
     def _hear(self, told: Mapping[str, Any]) -> None:
         place = (str(told.get("benchmark")), int(told.get("model", -1)))
         if "ended" in told:
-            self._end(place, f"{told['ended']}; Inspect's log has more")
+            self._end(place, f"{f'benchmark {place[0]}: ' * bool(place[0])}{told['ended']}; Inspect's log has more")
+        if "repeats" in told:
+            self.on_repeat[place[1]](told["repeats"])
         result = self._pending.get((place, str(told.get("id"))))
         if result is not None and not result.done():
             result.set_result(told)

@@ -2,6 +2,9 @@
 
 from typing import Any, TypedDict
 
+Place = tuple[str, int]
+"""A benchmark and a model."""
+
 
 class InspectModel(TypedDict):
     """A model that the process of Inspect asks."""

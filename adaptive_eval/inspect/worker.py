@@ -25,7 +25,7 @@ from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.log_layout import eval_log_name
 from inspect_ai._util.registry import registry_find, registry_info, registry_unqualified_name
 from inspect_ai.dataset import Sample
-from inspect_ai.hooks import BeforeModelGenerate, Hooks, TaskStart, hooks
+from inspect_ai.hooks import BeforeModelGenerate, Hooks, ModelRetry, TaskStart, hooks
 from inspect_ai.log import EvalSample, read_eval_log_sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, GenerateConfig, Model, ModelUsage, get_model
 from inspect_ai.scorer import Scorer
@@ -36,11 +36,9 @@ from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from pydantic import TypeAdapter
 from rich.markup import render
 
-from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, SampleRequest, Setup
+from adaptive_eval.inspect.types import InspectModel, LoggedSample, LogReading, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
 
-Place = tuple[str, int]
-"""A benchmark and a model."""
 LONGEST = 1_000_000
 """Characters of an answer that are passed on; the log has all of it."""
 REQUEST_LIMIT = 2**20
@@ -276,6 +274,11 @@ class TrialHooks(Hooks):
         source, state = self._sources.get(data.eval_id or ""), sample_state()
         if source is not None and state is not None and data.config.seed is None:
             data.config.seed = source.seeds.get(str(state.sample_id))
+
+    async def on_model_retry(self, data: ModelRetry) -> None:
+        if (source := self._sources.get(data.eval_id or "")) is not None:
+            status = "" if data.status_code is None else f" (HTTP {data.status_code})"
+            source.tell(repeats=f"{data.model_name}: {data.exception_type or 'an error'}{status}")
 
 
 async def run_samples(setup: Setup) -> None:

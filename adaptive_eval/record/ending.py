@@ -130,8 +130,8 @@ class Ending:
             return ExitCode.WORSE
         if gate_outcome(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
-        servers = any(lost.cause is Cause.SERVER for lost in self.lost.values())
-        if self.reason is Reason.BLOCKED and (self.ungraded or self._over_budget) and not servers:
+        causes = {lost.cause for lost in self.lost.values()}
+        if self.reason is Reason.BLOCKED and (self.ungraded or Cause.BUDGET in causes) and Cause.SERVER not in causes:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
 
@@ -139,11 +139,6 @@ class Ending:
     def ungraded(self) -> bool:
         """Some comparison is undecided because of trials without a grade."""
         return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._ungraded_models)
-
-    @property
-    def _over_budget(self) -> bool:
-        """Some comparison is undecided because a model's missing trials do not fit the budget."""
-        return any(lost.cause is Cause.BUDGET for lost in self.lost.values())
 
     @property
     def _ungraded_models(self) -> list[str]:

@@ -49,8 +49,5 @@ async def check_keys(prepared: PreparedRun) -> KeysFound:
         grader = grader.beside
     if isinstance(grader, AskedGrader):
         return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
-    pool = GradingPool(grader, prepared.rubric, folder=config.folder, keys=config.keys)
-    try:
+    async with GradingPool(grader, prepared.rubric, folder=config.folder, keys=config.keys) as pool:
         return await require_right_keys(grader, pool, prepared.questions)
-    finally:
-        await pool.close()

@@ -167,13 +167,10 @@ class _Execution:
         answered = {sums.model for sums in store.reader.sums()}
         opening = opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere, answered=answered)
         async with opening as serving:
-            grading = open_run_graders(prepared)
-            try:
+            async with open_run_graders(prepared) as grading:
                 bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
                 news = [*beginning.news, *await take_baseline(grading, store, bears)]
                 ended = await Session(prepared, store, serving, grading, watcher).carry_on(opened, news, interrupts)
-            finally:
-                await grading.close()
             store.close()  # who reads how it ended may go on with the run
             if not is_first_part:
                 self._tell(ended)

@@ -1,5 +1,6 @@
 """Going on with imported trials whose grades no known grader gives: with one that does, or after grading all anew."""
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +17,9 @@ async def adopt_grader(prepared: PreparedRun, directory: Path) -> None:
     found = await require_agreement(prepared, directory)
     if found is None:
         return
-    store = Store.attach(directory)
-    try:
-        store.regrade(
-            [], GraderChosen(found.grader, found.compared), _taken_over(store.reader.header(), prepared.header)
-        )
-    finally:
-        store.close()
+    with closing(Store.attach(directory)) as store:
+        chosen, header = GraderChosen(found.grader, found.compared), store.reader.header()
+        store.regrade([], chosen, _taken_over(header, prepared.header))
 
 
 async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement | None:

@@ -6,6 +6,7 @@ Where a judge grades, the caps bear all that its verdicts may cost, or nothing i
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
@@ -85,8 +86,7 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
 
     `beyond_caps`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it.
     """
-    store = Store.attach(directory)
-    try:
+    with closing(Store.attach(directory)) as store:
         stored = store.reader.header()
         as_stored = stored_config(stored)
         if config is None:
@@ -104,8 +104,6 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
                 _require_no_prior(store)
             _require_texts(store)
         return await _regrade(store, config, questions, header, beyond_caps)
-    finally:
-        store.close()
 
 
 async def _regrade(
@@ -174,7 +172,7 @@ async def _grade_all(
     own_vote = None if beyond_caps else vote
     ledger = VerdictLedger(store, verdict if capped else NO_COST, own_vote) if pool.lasting else None
     by_id, regrades = {question.id: question for question in questions}, list[Regrade]()
-    try:
+    async with pool:
         if judged is not None:
             judged.require_room(store.reader.trial_count())
         await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
@@ -185,8 +183,6 @@ async def _grade_all(
             if ledger is not None:
                 ledger.enter_verdicts(found)
                 _require_some_grade(regrades)
-    finally:
-        await pool.close()
     return regrades, ledger
 
 

@@ -41,18 +41,15 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
     config = prepared.config
     direct = tuple(config.models[number].model_copy(update={"batch": None}) for number in chosen)
     asked = config.model_copy(update={"models": direct})
-    pool = open_run_graders(prepared)
-    try:
-        with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
-            async with opened_endpoints(asked, Path(logs), patient=False) as serving:
-                lanes = [
-                    make_lane(prepared, number, endpoint, serving.secrets)
-                    for number, endpoint in zip(chosen, serving.endpoints, strict=True)
-                ]
-                each = [(lane, at) for lane in lanes for at in first]
-                return await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool) for lane, at in each))
-    finally:
-        await pool.close()
+    with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
+        opening = opened_endpoints(asked, Path(logs), patient=False)
+        async with open_run_graders(prepared) as pool, opening as serving:
+            lanes = [
+                make_lane(prepared, number, endpoint, serving.secrets)
+                for number, endpoint in zip(chosen, serving.endpoints, strict=True)
+            ]
+            each = [(lane, at) for lane in lanes for at in first]
+            return await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool) for lane, at in each))
 
 
 def _first_questions(prepared: PreparedRun) -> list[int]:

@@ -131,6 +131,7 @@ def _inspected(context: SourceContext, models: Models) -> Endpoints:
                 model.concurrency.attempts,
                 only_right_and_wrong="score" not in open_rubric(config.rubric).needs,
                 counts_usd=config.budget.usd is not None,
+                has_answered=model.name in context.answered,
             ),
         )
 

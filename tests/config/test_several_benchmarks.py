@@ -148,11 +148,11 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace("grader: numeric", "grader: numerix"), "line 5: benchmarks[1].grader must be one of"),
         (
             TWO.replace("grader: numeric", "grader: {kind: verifier}"),
-            "line 5: benchmarks[1].grader.kind is for a single benchmark: no verifier, and no judge that compares",
+            "line 5: benchmarks[1].grader.kind cannot grade one of several benchmarks: a verifier, or a judge",
         ),
         (
             TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, against: reference}}"),
-            "line 5: benchmarks[1].grader.against is for a single benchmark",
+            "line 5: benchmarks[1].grader.against cannot grade one of several benchmarks",
         ),
         (
             TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, scores: [{SCORE}]}}"),

@@ -30,9 +30,11 @@ from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import tool
 from inspect_ai.util import sandbox, sandboxenv
 from inspect_ai.util._sandbox.local import LocalSandboxEnvironment
-from tenacity import wait_none
+from tenacity import wait_fixed
 
 RIGHT, WRONG = "42", "41"
+BACK = Path(__file__).with_name("back")
+"""Without this file models that are late are away."""
 
 
 @modelapi(name="scripted")
@@ -45,7 +47,7 @@ class ScriptedModel(ModelAPI):
             output = self._says(f"GRADE: {'C' if f'[Submission]: {RIGHT}' in asked else 'I'}")
         elif self.model_name == "user":
             output = self._says("And what is it really?")
-        elif self.model_name == "away":
+        elif self.model_name == "away" or (self.model_name.startswith("late-") and not BACK.exists()):
             raise ConnectionResetError("reset by peer")
         elif "ANSWER: $LETTER" in asked:
             output = self._says(f"ANSWER: {'B' if said == RIGHT else 'A'}")
@@ -63,10 +65,10 @@ class ScriptedModel(ModelAPI):
         return isinstance(ex, ConnectionResetError)
 
     def retry_wait(self) -> Any:
-        return wait_none()
+        return wait_fixed(0.05)
 
     def _right(self, seed: int | None) -> bool:
-        skill = self.model_name.removeprefix("dear-")[1:]
+        skill = self.model_name.rpartition("-")[2][1:]
         chance = int(skill) / 100.0 if skill.isdecimal() else 1.0
         return seed is not None and random.Random(seed).random() < chance
 

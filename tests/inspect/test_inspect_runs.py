@@ -34,12 +34,13 @@ from adaptive_eval.inspect import process
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.scheduler import troubles
 from adaptive_eval.seeds import hashed_base, trial_seed
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import coins
-from adaptive_eval.store import ModelSetAside, RunReader, TrialRecord, events_of_kind
+from adaptive_eval.store import ModelSetAside, OnlyFailures, RunReader, TrialRecord, events_of_kind
 
 OWN = Path(__file__).with_name("own_tasks.py")
 SKILLS = ("p95", "p10")
@@ -175,6 +176,11 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     assert not stored(site)
     again = run(site, config, "--set", "concurrency.attempts=4")
     assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
+    beside = run(site, write_two(site, inspect="tasks.py@faults", args={"first": 99}))
+    assert beside.exit_code == ExitCode.ENDPOINTS, beside.output
+    told = "p95 is set aside: no sample of benchmark code is answered: sample code/"
+    assert told in beside.output and "ended in an error 5 times" in beside.output
+    assert {record.question.partition("/")[0] for record in stored(site, "two")} == {"sums"}, "what others bought stays"
 
 
 @pytest.mark.slow
@@ -187,6 +193,34 @@ def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Si
         assert record.category is None and record.answer.signals == {"unanswered"}
         assert "ended in an error 5 times; the last one: ConnectionResetError" in (record.grader_error or "")
     assert all(record.category == expected(record) for record in stored(site) if record not in failed)
+
+
+@pytest.mark.slow
+def test_a_sample_that_always_fails_costs_no_model_at_a_later_start_where_it_is_asked_alone(site: Site) -> None:
+    faults: dict[str, object] = {"benchmark": {"args": {"first": 99, "only": "1#2"}}, "questions": {"limit": 1}}
+    for most in (4, 40):
+        ended = run(site, write(site, "faults", **faults, concurrency=1, budget={"trials": most}, trials={"max": 8}))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    failed = {(record.model, record.trial) for record in stored(site) if record.answer.signals}
+    assert failed == {(one, 2) for one in SKILLS}
+
+
+@pytest.mark.slow
+def test_a_provider_that_is_away_is_told_while_inspect_repeats_requests(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inspect repeats them for hours, and a run said nothing."""
+
+    def told(*what: object) -> OnlyFailures:
+        (site.folder / "back").touch()
+        return OnlyFailures(*what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(troubles, "RETRYING_SECONDS", 0.0)
+    monkeypatch.setattr(troubles, "OnlyFailures", told)
+    ended = run(site, write(site, "exactly", skills=("late-p95", "late-p10")))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert "(errors so far: request error " in ended.output
+    assert "the last one: late-p95: ConnectionResetError)" in ended.output
 
 
 @pytest.mark.slow
@@ -482,7 +516,8 @@ def test_a_sandbox_that_does_not_start_is_told_beside_other_tasks_and_before_a_r
         asked = re.findall(rf"^answer  {skill}  (\S+)  .*\n +(wrote|no answer)", told.output, re.MULTILINE)
         expected = [("sums/1", "wrote"), ("sums/2", "wrote"), ("code/1", "no answer"), ("code/2", "no answer")]
         assert asked == expected, told.output
-    assert "no answer: RuntimeError: the daemon of the sandbox is not running; Inspect's log has more" in told.output
+    lost = "benchmark code: RuntimeError: the daemon of the sandbox is not running; Inspect's log has more"
+    assert f"no answer: {lost}" in told.output
     assert "first     0: what is 6 * 7?" in told.output
 
 
