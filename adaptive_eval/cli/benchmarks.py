@@ -19,7 +19,7 @@ from adaptive_eval.record.lines import safe_line, several
 
 Word = Annotated[str | None, typer.Argument(help="Only those that have it in their name or description.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Everything that is known, as a JSON list.")]
-Runs = Annotated[Path, typer.Option("--runs", help="Runs that tell what a trial took.", metavar="FOLDER")]
+Runs = Annotated[Path, typer.Option(help="Runs that tell what a trial took.", metavar="FOLDER")]
 MANY = 500
 """A source with more is counted, unless a word says which of its benchmarks are meant."""
 WIDEST = 100

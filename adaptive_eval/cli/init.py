@@ -12,9 +12,7 @@ from adaptive_eval.questions.benchmark import NamedBenchmark
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
-Benchmark = Annotated[
-    str | None, typer.Option("--benchmark", help="One that `adaptive-eval benchmarks` lists.", metavar="NAME")
-]
+Benchmark = Annotated[str | None, typer.Option(help="One that `adaptive-eval benchmarks` lists.", metavar="NAME")]
 
 
 def init(file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, force: Force = False) -> None:

@@ -42,8 +42,7 @@ def monitor(
     display: Annotated[
         DisplayKind | None,
         typer.Option(
-            "--display",
-            help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least.",
+            help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least."
         ),
     ] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,

@@ -27,19 +27,15 @@ FEWEST_WORLDS = 10
 BLOCK = 200
 """Questions of a block that is proposed."""
 
-PilotRun = Annotated[
-    Path | None, typer.Option("--pilot", help="An earlier run that shows what to expect; it may be small.")
-]
+PilotRun = Annotated[Path | None, typer.Option(help="An earlier run that shows what to expect; it may be small.")]
 Worlds = Annotated[
     int,
     typer.Option(
-        "--worlds",
-        min=FEWEST_WORLDS,
-        help="How many times the run is simulated, each time with other true scores, at most.",
+        min=FEWEST_WORLDS, help="How many times the run is simulated, each time with other true scores, at most."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed of the simulation: another one draws other worlds.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the forecast to this file too.")]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of the simulation: another one draws other worlds.")]
+Json = Annotated[Path | None, typer.Option(help="Write the forecast to this file too.")]
 
 
 def plan(

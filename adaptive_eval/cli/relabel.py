@@ -24,9 +24,7 @@ def relabel(
     run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
     rubric: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--rubric", metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be given again."
-        ),
+        typer.Option(metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be given again."),
     ] = None,
     kind: Annotated[
         Literal["text", "md", "json"] | None,
@@ -34,7 +32,7 @@ def relabel(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")] = None,
     plots: Annotated[
-        Path | None, typer.Option("--plots", help="Draw how ranks move into this folder too, as SVG and PNG.")
+        Path | None, typer.Option(help="Draw how ranks move into this folder too, as SVG and PNG.")
     ] = None,
 ) -> None:
     """Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.

@@ -29,15 +29,11 @@ What = Annotated[
         help="An .npz file, a run directory, or the name of a set of simulated models.", metavar="FILE|RUN|WORLD"
     ),
 ]
-Config = Annotated[
-    Path | None, typer.Option("--config", help="A configuration; only the settings that decide are read.")
-]
-Runs = Annotated[
-    int, typer.Option("--runs", min=1, help="More than one: repeat with so many seeds, and say what comes of them.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of the first run; default: 0, or trials as recorded.")]
-Top = Annotated[int | None, typer.Option("--top", min=1, help="Only this many models, the best ones.")]
-Array = Annotated[str | None, typer.Option("--array", help="The array of outcomes; default: R, or correct and count.")]
+Config = Annotated[Path | None, typer.Option(help="A configuration; only the settings that decide are read.")]
+Runs = Annotated[int, typer.Option(min=1, help="More than one: repeat with so many seeds, and say what comes of them.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Of the first run; default: 0, or trials as recorded.")]
+Top = Annotated[int | None, typer.Option(min=1, help="Only this many models, the best ones.")]
+Array = Annotated[str | None, typer.Option(help="The array of outcomes; default: R, or correct and count.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Where the results go; default: runs/replay-NAME.")]
 
 

@@ -31,8 +31,7 @@ def simulate(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     seed: Annotated[int, typer.Option(help="The seed of the models: another one gives other answers.")] = 0,
     max_num_seqs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Answers made at the same time; others wait, and /metrics says how many."),
+        int | None, typer.Option(min=1, help="Answers made at the same time; others wait, and /metrics says how many.")
     ] = None,
     fault: Annotated[
         list[str] | None,
@@ -43,8 +42,7 @@ def simulate(
         typer.Option(metavar="NAME=VALUE", help=f"May be repeated. Names: {', '.join(BatchHabits.__slots__)}."),
     ] = None,
     judge: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=SHARE", help=f"May be repeated. Names: {', '.join(HABITS)}."),
+        list[str] | None, typer.Option(metavar="NAME=SHARE", help=f"May be repeated. Names: {', '.join(HABITS)}.")
     ] = None,
 ) -> None:
     """Serve simulated models, whose true scores are known, on this machine until Ctrl-C.

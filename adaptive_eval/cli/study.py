@@ -23,9 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, help="The seed of the simulation: another one draws other samples.")
-]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of the simulation: another one draws other samples.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Write tables (CSV), findings (JSON) and figures here.")]
 
 
@@ -66,14 +64,10 @@ def _sampled(
 
 @app.command()
 def coins(
-    matrices: Annotated[
-        int, typer.Option("--matrices", min=2, help="How many independent matrices of results are drawn.")
-    ] = 1000,
-    bootstrapped: Annotated[
-        int, typer.Option("--bootstrapped", min=2, help="How many of these the bootstrap resamples.")
-    ] = 40,
+    matrices: Annotated[int, typer.Option(min=2, help="How many independent matrices of results are drawn.")] = 1000,
+    bootstrapped: Annotated[int, typer.Option(min=2, help="How many of these the bootstrap resamples.")] = 40,
     replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="Bootstrap samples of all of these together, for each metric.")
+        int, typer.Option(min=1, help="Bootstrap samples of all of these together, for each metric.")
     ] = 10_000,
     seed: Seed = 0,
     output: Output = None,
@@ -88,9 +82,7 @@ def coins(
 
 @app.command()
 def ranking(
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="How many draws of results are ranked.")
-    ] = 10_000,
+    replicates: Annotated[int, typer.Option(min=1, help="How many draws of results are ranked.")] = 10_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -102,9 +94,7 @@ def ranking(
 
 @app.command()
 def separation(
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="How many pairs of result matrices are drawn.")
-    ] = 20_000,
+    replicates: Annotated[int, typer.Option(min=1, help="How many pairs of result matrices are drawn.")] = 20_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -116,9 +106,7 @@ def separation(
 
 @app.command()
 def priors(
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="How many times all models are updated.")
-    ] = 50_000,
+    replicates: Annotated[int, typer.Option(min=1, help="How many times all models are updated.")] = 50_000,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -131,13 +119,11 @@ def priors(
 @app.command()
 def convergence(
     data: Annotated[list[Path], typer.Argument(help="Runs, or .npz files of outcomes.", metavar="DATA...")],
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="Bootstrap samples for each metric.")
-    ] = 100_000,
+    replicates: Annotated[int, typer.Option(min=1, help="Bootstrap samples for each metric.")] = 100_000,
     trials: Annotated[
-        int | None, typer.Option("--trials", min=2, help="Use so many trials of each question; default: all, up to 80.")
+        int | None, typer.Option(min=2, help="Use so many trials of each question; default: all, up to 80.")
     ] = None,
-    top: Annotated[int | None, typer.Option("--top", min=2, help="Use only so many models, the best ones.")] = None,
+    top: Annotated[int | None, typer.Option(min=2, help="Use only so many models, the best ones.")] = None,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -151,7 +137,7 @@ def convergence(
 @app.command()
 def intervals(
     replicates: Annotated[
-        int, typer.Option("--replicates", min=2, help="Simulated models for each number of questions and of trials.")
+        int, typer.Option(min=2, help="Simulated models for each number of questions and of trials.")
     ] = 1000,
     seed: Seed = 0,
     output: Output = None,

@@ -13,9 +13,7 @@ from adaptive_eval.record.verified import verify_run
 MOST_SHOWN = 50
 
 
-def verify(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
-) -> None:
+def verify(run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]) -> None:
     """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
 
     Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.

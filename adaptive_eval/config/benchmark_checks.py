@@ -71,10 +71,7 @@ def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: Trial
 def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:
     """Refuse what has no formula for questions of unequal weight."""
     rule = "may not stand beside several benchmarks: it is about questions that weigh alike"
-    given = (
-        (("trials", "draw"), trials.draw is not None),
-        (("report", "metrics"), bool(report.metrics)),
-    )
+    given = ((("trials", "draw"), trials.draw is not None), (("report", "metrics"), bool(report.metrics)))
     for path, is_given in given if benchmarks else ():
         if is_given:
             yield Problem(path, rule, "remove it, or run the benchmarks one by one")

@@ -184,10 +184,7 @@ def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, mod
 
 
 def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Problem]:
-    needs = (
-        ("usd", budget.usd, "price"),
-        ("gpu_hours", budget.gpu_hours, "gpus"),
-    )
+    needs = (("usd", budget.usd, "price"), ("gpu_hours", budget.gpu_hours, "gpus"))
     for cap, limit, key in needs:
         without = [model for _, model in asked_models(models) if getattr(model, key) is None]
         if limit is not None and without:

@@ -59,11 +59,7 @@ class BelievedRetryAfter:
     """Waits that the servers of one model ask for, as far as they are believed."""
 
     def __init__(
-        self,
-        most: float,
-        clock: Callable[[], float],
-        note: Callable[[Notice], None],
-        clean: Callable[[str], str],
+        self, most: float, clock: Callable[[], float], note: Callable[[Notice], None], clean: Callable[[str], str]
     ) -> None:
         """`most`: seconds that one request waits out refusals; `clean` makes a server's text fit to be shown."""
         self._most = most

@@ -16,7 +16,7 @@ SECRET = re.compile(
     rf"|\beyJ{ENTROPY}{{10,}}\.eyJ{ENTROPY}{{10,}}"
     r"|^\s*(?:Bearer|Basic)\s+(?=\S*[\d=])\S{8,}\s*$"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-    r"|(?<=[?&])(?:api[_-]?key|key|token)=[^&\s]+",
+    r"|(?<=[?&])(?:api[_-]?key|key|token)=[^&\s]+"
 )
 """The shapes that providers give their keys, `Authorization` values, and credentials in a URL."""
 

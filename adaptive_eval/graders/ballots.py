@@ -73,12 +73,7 @@ def reply_format(ballot: Ballot) -> dict[str, Any]:
     """`response_format` of a request for it."""
     properties: dict[str, Any] = {REASONING: {"type": "string"}}
     properties |= {one.name: {"type": "string", "enum": list(one.levels)} for one in ballot}
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return {"type": "json_schema", "json_schema": {"name": VERDICT, "strict": True, "schema": schema}}
 
 

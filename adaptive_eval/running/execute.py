@@ -126,11 +126,7 @@ class _Execution:
     """One start of a run, of its first part and of the run itself."""
 
     def __init__(
-        self,
-        prepared: PreparedRun,
-        watcher: Watcher,
-        tell: Callable[[Ended], None],
-        sites: RemoteServers | None,
+        self, prepared: PreparedRun, watcher: Watcher, tell: Callable[[Ended], None], sites: RemoteServers | None
     ) -> None:
         self._prepared, self._watcher, self._tell, self._sites = prepared, watcher, tell, sites
 

@@ -65,10 +65,7 @@ async def ask_opponent(
     batch = CommitBatch(events=[event], elapsed=store.reader.elapsed + spent.seconds)
     store.complete_questions(complete.header, batch)
     return FirstPartFound(
-        load_starting_point(prepared, store.directory)._replace(
-            opponent=event,
-            thresholds=beginning.thresholds,
-        )
+        load_starting_point(prepared, store.directory)._replace(opponent=event, thresholds=beginning.thresholds)
     )
 
 

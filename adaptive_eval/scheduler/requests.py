@@ -53,13 +53,7 @@ class Requests:
     """Fills the free slots of every model with what waits for them."""
 
     def __init__(
-        self,
-        state: RunState,
-        supply: Supply,
-        grader: AnswerGrader,
-        journal: RunJournal,
-        guard: RepeatGuard,
-        say: Say,
+        self, state: RunState, supply: Supply, grader: AnswerGrader, journal: RunJournal, guard: RepeatGuard, say: Say
     ) -> None:
         self._state, self._lanes, self._say = state, state.lanes, say
         self._grader, self._committer, self._guard = grader, journal.committer, guard

@@ -72,9 +72,7 @@ from adaptive_eval.store.events.servers import (
     SiteLost as SiteLost,
     SitePlaced as SitePlaced,
 )
-from adaptive_eval.store.reader import (
-    RunReader as RunReader,
-)
+from adaptive_eval.store.reader import RunReader as RunReader
 from adaptive_eval.store.records import (
     CellExtent as CellExtent,
     CommitBatch as CommitBatch,
@@ -95,18 +93,7 @@ from adaptive_eval.store.records import (
     TrialRecord as TrialRecord,
     answer_digest as answer_digest,
 )
-from adaptive_eval.store.roster import (
-    Names as Names,
-    Roster as Roster,
-)
-from adaptive_eval.store.same_meaning import (
-    differences as differences,
-    require_same_meaning as require_same_meaning,
-)
-from adaptive_eval.store.store import (
-    OpenedStore as OpenedStore,
-    Store as Store,
-)
-from adaptive_eval.store.whereabouts import (
-    is_held as is_held,
-)
+from adaptive_eval.store.roster import Names as Names, Roster as Roster
+from adaptive_eval.store.same_meaning import differences as differences, require_same_meaning as require_same_meaning
+from adaptive_eval.store.store import OpenedStore as OpenedStore, Store as Store
+from adaptive_eval.store.whereabouts import is_held as is_held

@@ -20,11 +20,7 @@ class SqliteLedger:
     """A `RunLedger`; with a lock it is the writer's."""
 
     def __init__(
-        self,
-        directory: Path,
-        connection: sqlite3.Connection,
-        lock: RunLock | None = None,
-        given: str | None = None,
+        self, directory: Path, connection: sqlite3.Connection, lock: RunLock | None = None, given: str | None = None
     ) -> None:
         """`given` is the URL under which the user has said now that answers may lie."""
         self.directory = directory

@@ -216,9 +216,7 @@ class PerformedReplay:
 
 
 def perform_replay(
-    prepared: PreparedReplay,
-    seed: int | None,
-    on_look: Callable[[Look], None] | None = None,
+    prepared: PreparedReplay, seed: int | None, on_look: Callable[[Look], None] | None = None
 ) -> PerformedReplay:
     """Replay with trials in the random order of a seed; with None as they were recorded, where that is known. Questions
     that are drawn come in an order of chance in either case."""

@@ -116,11 +116,7 @@ class Simulations:
 
 
 def simulate_all(
-    scenario: Scenario,
-    worlds: Sequence[FloatArray],
-    budget: Budget,
-    most: int,
-    watch: OnForecastProgress,
+    scenario: Scenario, worlds: Sequence[FloatArray], budget: Budget, most: int, watch: OnForecastProgress
 ) -> Simulations:
     """The runs of the forecast in as many of the worlds as it takes, and those of the table in the first of them.
 

@@ -47,12 +47,7 @@ class OpenAiBatches:
         """Upload the file, which costs nothing, and make a batch of it."""
         uploaded = await self._wire.upload("/files", f"{key}.jsonl", b"".join(requests), {"purpose": "batch"})
         file = identifier(fields_of(uploaded, "the uploaded file").get("id"), "that of the uploaded file")
-        body = {
-            "input_file_id": file,
-            "endpoint": self._endpoint,
-            "completion_window": "24h",
-            "metadata": {MARK: key},
-        }
+        body = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": "24h", "metadata": {MARK: key}}
         return state_of(await self._wire.post_once("/batches", body))
 
     async def state(self, batch: str) -> BatchState:

@@ -171,11 +171,7 @@ def _results(subject: LoggedModel, samples: SampleCounts) -> Json:
         "params": {},
         "metrics": {name: {"name": name, "value": value} for name, value in _metrics(subject.row)},
     }
-    stops: Json = {
-        "manager": MANAGER,
-        "early_stops": list(_early_stops(subject)),
-        "metadata": {},
-    }
+    stops: Json = {"manager": MANAGER, "early_stops": list(_early_stops(subject)), "metadata": {}}
     return {
         "total_samples": len(subject.source.questions) * subject.epochs,
         "completed_samples": scored,

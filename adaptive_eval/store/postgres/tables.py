@@ -31,7 +31,7 @@ SHARED_STEPS: list[tuple[str, ...]] = [
             who text NOT NULL,                  -- process, host and time of that start
             since double precision NOT NULL     -- when that start was
         )""",
-    ),
+    )
 ]
 """From each version of what the runs share to the next one, beginning with none."""
 
@@ -98,7 +98,7 @@ RUN_STEPS: list[tuple[str, ...]] = [
             body text NOT NULL
         )""",
         "CREATE TABLE asked_for (model bigint PRIMARY KEY, trials bigint NOT NULL)",
-    ),
+    )
 ]
 """From each version of the tables of a run to the next one; `store/tables.py` says what the columns are."""
 
