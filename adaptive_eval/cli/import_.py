@@ -26,17 +26,14 @@ Files = Annotated[
     list[str],
     typer.Argument(help="Logs, or folders of logs; NAME=FILE says what its model is called.", metavar="FILE..."),
 ]
-To = Annotated[Path, typer.Option("--to", help="A new run directory.", metavar="RUN")]
+To = Annotated[Path, typer.Option(help="A new run directory.", metavar="RUN")]
 Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="A configuration: its models, questions, grader and rubric, matched by name and id."),
+    Path | None, typer.Option(help="A configuration: its models, questions, grader and rubric, matched by name and id.")
 ]
-Grader = Annotated[str | None, typer.Option("--grader", help="Grade every text anew: math, exact, choice, numeric ...")]
-Weights = Annotated[str | None, typer.Option("--weights", help="The scores there may be, as in 0,0.5,1; default: 0,1.")]
-Scorer = Annotated[str | None, typer.Option("--scorer", help="Which score counts, where an Inspect log has several.")]
-LeaveOut = Annotated[
-    list[str] | None, typer.Option("--leave-out", help="Leave out a model or a question.", metavar="NAME")
-]
+Grader = Annotated[str | None, typer.Option(help="Grade every text anew: math, exact, choice, numeric ...")]
+Weights = Annotated[str | None, typer.Option(help="The scores there may be, as in 0,0.5,1; default: 0,1.")]
+Scorer = Annotated[str | None, typer.Option(help="Which score counts, where an Inspect log has several.")]
+LeaveOut = Annotated[list[str] | None, typer.Option(help="Leave out a model or a question.", metavar="NAME")]
 Further = Annotated[
     bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
 ]
@@ -87,6 +84,7 @@ def import_(
             further=further,
             repeats_are_samples=repeats_are_samples,
             finished=finished,
+            arguments=None if config is None else (str(config), "--run-dir", str(to)),
         )
         with Progress(1.0) as progress:
             done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))

@@ -7,13 +7,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from adaptive_eval.config.load import config_from_mapping, load_config
+from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 
-TaskModels = Annotated[
-    list[str] | None, typer.Option("--model", help="A model of Inspect, such as openai/gpt-x.", metavar="NAME")
-]
+TaskModels = Annotated[list[str] | None, typer.Option(help="A model of Inspect, such as openai/gpt-x.", metavar="NAME")]
 TaskArgs = Annotated[
     list[str] | None, typer.Option("-T", help="An argument of the task, as in Inspect.", metavar="KEY=VALUE")
 ]
@@ -24,8 +22,7 @@ Prices = Annotated[
     ),
 ]
 Most = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1)]
-Budget = Annotated[str | None, typer.Option("--budget", help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
-CONFIGURATIONS = (".yaml", ".yml", ".json")
+Budget = Annotated[str | None, typer.Option(help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
 _CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
 
 

@@ -1,8 +1,10 @@
 """`adaptive-eval run`: begin a run, or resume it."""
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +27,7 @@ from adaptive_eval.show.displays import Display, DisplayKind, open_display
 from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, events_since_start
 
 RunDir = Annotated[
-    Path | None,
-    typer.Option("--run-dir", help="The run's directory; default: a folder with the run's name in store.folder."),
+    Path | None, typer.Option(help="The run's directory; default: a folder with the run's name in store.folder.")
 ]
 DryRun = Annotated[
     bool,
@@ -39,8 +40,7 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the run 
 Shown = Annotated[
     DisplayKind | None,
     typer.Option(
-        "--display",
-        help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least.",
+        help="Default: rich on a terminal, else plain; questions: rich, with the questions that are known least."
     ),
 ]
 Metrics = Annotated[
@@ -56,7 +56,6 @@ Metrics = Annotated[
 Ray = Annotated[
     str | None,
     typer.Option(
-        "--ray",
         metavar="auto|HOST:PORT",
         help="Start servers on the nodes of this Ray cluster; auto: the one that this machine belongs to.",
     ),
@@ -109,8 +108,10 @@ def run(
         _announce_regraded(directory)
         _warn_of_caps(prepared, directory)
         shown = open_display(display, prepared.rubric.weights)
+        place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
+        prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _sites(ray, prepared.config, directory) as sites, _watched_by(shown, metrics) as watcher:
-            running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
+            running = execute(prepared, directory, watcher, shown.ended, sites=sites)
             code = run_to_end(running)
     raise typer.Exit(code)
 

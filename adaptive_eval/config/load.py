@@ -40,6 +40,10 @@ LEDGER_MEND = (
 )
 
 
+CONFIGURATIONS = (".yaml", ".yml", ".json")
+"""Endings of the names of configuration files."""
+
+
 def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
     """Take every secret out of the document, and note the problem."""
     for key in list(value) if isinstance(value, dict) else range(len(value)):

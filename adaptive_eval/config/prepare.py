@@ -273,6 +273,8 @@ class PreparedRun:
     roster: Roster
     why_favoured: str | None = None
     """Why `trials.favour: auto` takes what the configuration then says; None where it was given."""
+    arguments: tuple[str, ...] | None = None
+    """Those of `adaptive-eval run` that go on with the run; None if no command has begun it."""
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -202,6 +202,8 @@ class ImportRequest:
     """Answers that repeat another one word for word are trials all the same."""
     finished: bool = False
     """No more will be asked for, so that the one look may spend all of the error."""
+    arguments: tuple[str, ...] | None = None
+    """Those of `adaptive-eval run` that go on with the run."""
 
 
 @dataclass(frozen=True, slots=True)

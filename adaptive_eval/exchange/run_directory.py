@@ -207,4 +207,5 @@ def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bo
         repeats_count=terms.request.repeats_are_samples,
         graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
         seeds_match=seeds_match,
+        arguments=terms.request.arguments,
     )

@@ -58,7 +58,7 @@ class NotebookDisplay(IdleWatcher):
             self._timer.cancel()
             self._draw()
 
-    def ended(self, ended: Ended, command: str | None) -> None:
+    def ended(self, ended: Ended) -> None:
         if self._handle is not None:
             self._handle.update(self._display.HTML(paragraph_html(ended.why)))
 

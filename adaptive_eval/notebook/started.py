@@ -187,17 +187,13 @@ class _Started:
 
 
 def _work(
-    config: Configuration,
-    overrides: Sequence[str],
-    directory: str | Path | None,
-    fresh: bool,
-    display: Shown | None,
+    config: Configuration, overrides: Sequence[str], directory: str | Path | None, fresh: bool, display: Shown | None
 ) -> Work:
     async def work(stops: StopRequests) -> RunRecord:
         prepared = prepare(_loaded(config, overrides))
         place = run_directory(prepared, None if directory is None else Path(directory), fresh)
         shown = _opened(display, prepared.rubric.weights)
-        await execute(prepared, place, shown, lambda ended: shown.ended(ended, None), stops)
+        await execute(prepared, place, shown, shown.ended, stops)
         return read_run(place)
 
     return work

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from adaptive_eval.exchange.source import opened_source
 from adaptive_eval.exchange.tables.writer import rows
 from adaptive_eval.imports import load_extra
-from adaptive_eval.notebook.tables import paragraph_html, ranking_table
+from adaptive_eval.notebook.tables import paragraph_html, ranking_html
 from adaptive_eval.record import view as views
 from adaptive_eval.record.results import ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
@@ -99,7 +99,8 @@ class RunRecord:
         ended = "" if found.run.reason is None else f" ({found.run.reason.replace('_', ' ')})"
         said = f"{self.view.name}: {found.run.status}{ended}, {found.cost.trials} trials, {len(found.looks)} looks"
         warnings = "".join(paragraph_html(f"{one.model or 'warning'}: {one.text}") for one in found.warnings)
-        return paragraph_html(said) + ranking_table(found.models, Scale.of(found.weights)) + warnings
+        ranking = ranking_html(found.models, Scale.of(found.weights), gated=bool(found.gate))
+        return paragraph_html(said) + ranking + warnings
 
     def __repr__(self) -> str:
         status = "before its first look" if self.view.results is None else self.view.results.run.status

@@ -7,16 +7,18 @@ from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.results import ModelRow
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
-from adaptive_eval.show.text import RANKING, count, ranking_cells
+from adaptive_eval.show.ranking import ranking_table
+from adaptive_eval.show.text import count
 
 SHOWN_MODELS = 100
 
 
-def ranking_table(rows: Sequence[ModelRow], scale: Scale) -> str:
+def ranking_html(models: Sequence[ModelRow], scale: Scale, *, gated: bool) -> str:
     """The models from best to worst."""
-    lines = (ranking_cells(row, scale, row.name, "")[:-1] for row in rows[:SHOWN_MODELS])
-    more = len(rows) - SHOWN_MODELS
-    return table_html(RANKING[:-1], lines) + (paragraph_html(f"and {more} more") if more > 0 else "")
+    rows = ranking_table(((row, row.name, "") for row in models[:SHOWN_MODELS]), scale, gated=gated)
+    head, *lines = (row[:-1] for row in rows)
+    more = len(models) - SHOWN_MODELS
+    return table_html(head, lines) + (paragraph_html(f"and {more} more") if more > 0 else "")
 
 
 def table_html(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -39,5 +41,6 @@ def progress_html(name: str, status: Status, scale: Scale, told: Sequence[str]) 
     known = status.trials_to_go is not None
     most = f' value="{status.trials}" max="{status.trials + (status.trials_to_go or 0.0):.0f}"' if known else ""
     said = f"{name}: look {status.looks}, {count(status.trials)} trials, {duration(status.elapsed)}"
-    ranking = ranking_table([one.row for one in status.standings], scale) if status.standings else ""
+    models = [one.row for one in status.standings]
+    ranking = ranking_html(models, scale, gated=bool(status.gate)) if models else ""
     return f"{paragraph_html(said)}<progress{most}></progress>{ranking}{''.join(map(paragraph_html, told))}"

@@ -308,9 +308,7 @@ def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | N
 
 def _look(look: Look) -> LookRow:
     return LookRow(
-        look=look.index + 1,
-        trials=sum(look.trials),
-        **{str(verdict): look.count(verdict) for verdict in Verdict},
+        look=look.index + 1, trials=sum(look.trials), **{str(verdict): look.count(verdict) for verdict in Verdict}
     )
 
 

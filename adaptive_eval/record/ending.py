@@ -7,16 +7,18 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import NamedTuple
 
+from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, first_line
 from adaptive_eval.record.finding import gate_line
 from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome
-from adaptive_eval.record.lines import first_few, safe_name
+from adaptive_eval.record.lines import first_few, safe_line, safe_name
 from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import GateRow, PairRow, Results
 from adaptive_eval.record.status import Status
@@ -34,6 +36,15 @@ from adaptive_eval.store import (
     events_of_kind,
     events_since_start,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something to do next."""
+
+    says: str
+    command: str | None = None
+    """The command that does it."""
 
 
 class FatalError(NamedTuple):
@@ -73,7 +84,7 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
 NAMED = 3
 """Models that one sentence names."""
 LONGEST_NAME = 32
-TWICE = "twice the estimate; this has decided the rest in 6 of 10 such runs"
+ENOUGH = "decided the rest in 6 of 10 such runs"
 RESERVE = 1.1
 """Caps are to be so much above what is needed: trials are reserved at their most."""
 AFRESH = "--fresh, or another --run-dir"
@@ -83,6 +94,10 @@ def _rounded_up(value: float) -> float:
     """The next number of two digits."""
     step = 10.0 ** (math.floor(math.log10(max(value, 1e-6))) - 1)
     return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")
+
+
+def _told(settings: Mapping[str, float]) -> str:
+    return " and ".join(f"{key} to {value:,.15g}" for key, value in settings.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +122,8 @@ class Ending:
     """Its last start has stored an answer."""
     imported: bool = False
     """Its trials are those of logs: no command has begun it."""
+    arguments: tuple[str, ...] | None = None
+    """Those of `adaptive-eval run` that go on with it, if they are known."""
 
     @property
     def fixed(self) -> bool:
@@ -185,7 +202,7 @@ class Ending:
             return None
         needs = [pair.trials_needed for pair in self._out_of_reach]
         needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
-        if needed <= most and all(needs) and any(self._larger_caps(1.0)):
+        if needed <= most and all(needs) and any(self._larger_caps(self._trials_for(1.0))):
             return most  # a cap alone stands in the way
         return int(_rounded_up(max(2 * most, needed)))
 
@@ -209,91 +226,113 @@ class Ending:
         given = caps if isinstance(caps, Mapping) else {}
         return {key: cap for key, cap in given.items() if isinstance(cap, int | float)}
 
-    def _larger_caps(self, horizon_grows: float) -> Iterator[tuple[str, float]]:
-        """Caps that are too small, and the values that allow models in undecided comparisons a horizon larger by this
-        factor, at the mean cost of all trials so far. Time cannot be known beforehand."""
+    def _trials_for(self, horizon_grows: float) -> float:
+        """Further trials of models in undecided comparisons up to a horizon larger by this factor."""
         assert self.results is not None
-        cost, models = self.results.cost, self.results.models
         named = {name for pair in self._out_of_reach for name in (pair.better, pair.worse)}
-        asked = [row for row in models if row.recorded is None]
+        asked = [row for row in self.results.models if row.recorded is None]
         each = horizon_grows * self.results.fixed_each
-        further = sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
+        return sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
+
+    def _larger_caps(self, further: float) -> Iterator[tuple[str, float]]:
+        """Caps that are too small for so many further trials at the mean cost of all so far, and the values that allow
+        them. Time cannot be known beforehand."""
+        assert self.results is not None
+        cost = self.results.cost
         hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
         used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
         for key in sorted(used.keys() & self._caps.keys()):
             if (need := RESERVE * used[key] * (1 + further / max(cost.trials, 1))) > self._caps[key]:
-                yield key, _rounded_up(need)
+                yield f"budget.{key}", _rounded_up(need)
 
-    def next_step(self, run: str) -> str:
-        """The next steps in one line; see `next_steps`."""
-        return f"Next: {'; '.join(self.next_steps(None, run))}"
-
-    def next_steps(self, command: str | None, run: str) -> Iterator[str]:
-        """The next steps, a line each: `command` continues the run in the directory `run`, if it is known there."""
-        command = f"adaptive-eval run CONFIG --run-dir {run}" if command is None and self.imported else command
-        then = "then run the same command again" if command is None else f"then: {command}"
+    def next_steps(self, run: str) -> Iterator[Advice]:
+        """The next steps; a command names the run as `run`."""
         if self.gated and not self.asked:
-            yield f"this start asked nothing, the outcome is an earlier one's: for a new build begin anew ({AFRESH})"
+            asked = "this start asked nothing, the outcome is an earlier one's: for a new build begin anew"
+            yield self._step(asked, fresh=True)
         models, reason = () if self.results is None else self.results.models, self.reason
+        regrade = shlex.join(["adaptive-eval", "regrade", run, *self._grader_arguments()])
         if self.fatal_error is not None and self.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
-            yield f"after a change of prompt, model or server begin anew ({AFRESH})"
-            yield f"after one of grader or answer keys: adaptive-eval regrade {run} --config CONFIG"
+            yield self._step("after a change of prompt, model or server begin anew", fresh=True)
+            yield Advice("after one of grader or answer keys:", regrade)
         elif self.fatal_error is not None:
-            yield f"mend that, {then}"
+            yield self._step("mend that, then")
         elif self.ungraded and any(row.signals.get("unanswered") for row in models):
-            yield f"see to the servers that fail some requests every time, {then}"
-            yield f"which asks those of models that were set aside again; for others begin anew ({AFRESH})"
+            yield self._step("see to the servers that fail some requests every time, then")
+            again = "which asks those of models that were set aside again; for others begin anew"
+            yield self._step(again, fresh=True)
         elif self.ungraded:
-            yield f"raise grader.timeout, or see to the server of the judge or verifier, {then}"
-            yield "which grades the stored answers again; where the grader itself was mended, or to do no more:"
-            yield f"adaptive-eval regrade {run} --config CONFIG"
+            yield self._step("raise grader.timeout, or see to the server of the judge or verifier, then")
+            again = "which grades the stored answers again; where the grader itself was mended, or to do no more:"
+            yield Advice(again, regrade)
         elif ExitCode.SPENT in (self.exit_code, EXIT_CODES[reason] if reason else None):
             doubted = list(self._doubtful_answers(run))
             yield from doubted
             if reason is not Reason.SETTLED:
-                yield self._for_more(command, then)
+                yield self._for_more()
             elif not doubted:
-                yield f"begin anew ({AFRESH}): every comparison is called, and no further trial changes that"
+                none = "every comparison is called, and no further trial changes that: to know more begin anew"
+                yield self._step(none, fresh=True)
         elif reason is Reason.SETTLED:
-            yield f"check the grader on some answers: adaptive-eval label {run}"
+            yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
         elif reason is Reason.BLOCKED:
-            yield f"see to what is missing, {then}"
+            yield self._step("see to what is missing, then")
+        elif self.imported and self.arguments is None:
+            file = f"{run}/config.yaml"
+            yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
         else:
-            yield "run the same command again" if command is None else f"go on: {command}"
+            yield Advice("run the same command again") if self.arguments is None else self._step("go on")
 
-    def _for_more(self, command: str | None, then: str) -> str:
+    def _step(self, says: str, settings: Mapping[str, float] = MappingProxyType({}), *, fresh: bool = False) -> Advice:
+        """A step that ends with the command of the run, with changed settings; a `fresh` one begins it anew."""
+        if self.arguments is None:
+            return Advice(
+                f"{says} ({AFRESH})" if fresh else f"{says.removesuffix(', then')}, then run the same command again"
+            )
+        words = list(self.arguments)
+        if fresh:
+            given = words.index("--run-dir") if "--run-dir" in words else len(words)
+            words = [*words[:given], *words[given + 2 :], "--fresh"]
+        changed = {*settings} | ({"trials.epochs"} if "trials.max" in settings else set())
+        old = {at for at, word in enumerate(words) if word.split("=")[0] in changed}
+        words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
+        words += [word for key, value in settings.items() for word in ("--set", f"{key}={value:.15g}")]
+        return Advice(f"{says}:", shlex.join(["adaptive-eval", "run", *words]))
+
+    def _grader_arguments(self) -> list[str]:
+        """Those of `adaptive-eval regrade` for the configuration that the run was started with."""
+        config, *others = self.arguments or ["CONFIG"]
+        sets = [word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1]]
+        return ["--config", *([config, *sets] if PurePath(config).suffix in CONFIGURATIONS else ["CONFIG"])]
+
+    def _for_more(self) -> Advice:
         results = self.results
         if results is not None and draws_questions(results.decisions):
-            fresh = "in a new run" if command is None else f"in a run of its own: {shlex.join(_afresh(command))}"
-            return (
+            more = (
                 "raise the budget, where that has ended it; or ask more questions (questions.limit), or several trials "
-                f"of each (without trials.draw), {fresh}"
+                "of each (without trials.draw), in a run of its own"
             )
+            return self._step(more, fresh=True)
+        if results is not None and self.reason is Reason.BUDGET:
+            wanted = dict(self._larger_caps(results.trials_to_go or 0.0))
+            return self._step(f"raise {_told(wanted) or 'the budget, then'}", wanted)
         if results is None or (larger := self.larger_horizon) is None or (most := self._most) is None:
-            return f"raise the budget, {then}"
+            return self._step("raise the budget, then")
         recordings = [need for pair in self._out_of_reach if (need := recording_need(results, pair)) is not None]
         larger = max(most, *(need.trials for need in recordings)) if recordings else larger
-        wanted = {f"budget.{key}": cap for key, cap in self._larger_caps(larger / most)}
+        wanted = dict(self._larger_caps(self._trials_for(larger / most)))
         wanted |= {"trials.max": larger} if larger > most else {}
         needs = [pair.trials_needed for pair in self._out_of_reach]
-        afresh = bool(recordings) or (not any(needs) and any(one.kind == "horizon" for one in results.warnings))
-        if command is not None:
-            words = _afresh(command) if afresh else shlex.split(command)
-            old = [at for at, word in enumerate(words) if word.split("=")[0] in {*wanted, "trials.epochs"}]
-            kept = [word for at, word in enumerate(words) if at not in old and at + 1 not in old]
-            sets = [word for key, value in wanted.items() for word in ("--set", f"{key}={value:.15g}")]
-            then = f"then: {shlex.join([*kept, *sets])}"
-        told = " and ".join(f"{key} to {value:,.15g}" for key, value in wanted.items())
-        if afresh:
-            why = ": another raise would not decide the rest"
+        if recordings or (not any(needs) and any(one.kind == "horizon" for one in results.warnings)):
+            anew = "begin anew, since another raise would not decide the rest"
             if recordings:
-                why = f" with {max(recordings)}: its own error is the limit"
-            do = f"set {told}, {then}" if told else then
-            return f"begin anew ({AFRESH}){why}. {do[0].upper()}{do[1:]}"
-        why = TWICE if all(needs) else "how many the rest would need is not known"
-        return f"raise {told} ({why}), {then}"
+                anew = f"begin anew with {max(recordings)}, whose own error is the limit"
+            raised = f"; set {_told(wanted)}" if wanted else ""
+            return self._step(f"{anew}{raised}", wanted, fresh=True)
+        why = ENOUGH if all(needs) else "how many the rest would need is not known"
+        return self._step(f"raise {_told(wanted)} ({why})", wanted)
 
-    def _doubtful_answers(self, run: str) -> Iterator[str]:
+    def _doubtful_answers(self, run: str) -> Iterator[Advice]:
         """Failed answers that could explain a call of the gate, and what to do."""
         doubted = {name for row in self.gate for name in row.doubted}
         for row in () if self.results is None else self.results.models:
@@ -301,13 +340,11 @@ class Ending:
                 found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
                 found["have no grade"] = row.ungraded
                 told = ", ".join(f"{number:,} {what}" for what, number in found.items() if number)
-                yield f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {told}"
+                yield Advice(f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {told}")
         if doubted:
-            yield f"see them: adaptive-eval monitor {run} --web"
-            yield (
-                "further trials do not change what these may be worth: mend the server, its settings or the grader, "
-                f"and begin anew ({AFRESH})"
-            )
+            yield Advice("see them:", f"adaptive-eval monitor {run} --web")
+            mend = "further trials do not change what these may be worth: mend the server, its settings or the grader"
+            yield self._step(f"{mend}, and begin anew", fresh=True)
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
@@ -315,13 +352,6 @@ class Ending:
             yield f"a model that was set aside: {first_few(list(told), NAMED)}"
         if self._ungraded_models:
             yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, NAMED)}"
-
-
-def _afresh(command: str) -> list[str]:
-    """The words of a command that begins a run anew in place of going on with the one in a directory."""
-    words = shlex.split(command)
-    given = words.index("--run-dir") if "--run-dir" in words else len(words)
-    return [*words[:given], *words[given + 2 :], "--fresh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +366,7 @@ class Ended(Ending):
 
 def find_ending(events: Sequence[Event], results: Results | None, trials: int, *, gated: bool) -> Ending:
     """Work out how a run that is over has ended from all of its events."""
-    events = events_since_start(events)
+    all_events, events = events, events_since_start(events)
     return Ending(
         reason=_finish_reason(events, results),
         results=results,
@@ -347,6 +377,7 @@ def find_ending(events: Sequence[Event], results: Results | None, trials: int, *
         killed=was_killed(events),
         imported=is_imported_alone(events),
         asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
+        arguments=find_arguments(all_events),
     )
 
 
@@ -363,6 +394,18 @@ def build_ended(
     found = find_ending(events, results, status.trials, gated=gated)
     shared = {one.name: getattr(found, one.name) for one in fields(found)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
+
+
+def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
+    """The arguments of the command that has last begun the run, or gone on with it."""
+    known = [one.arguments for one in events if isinstance(one, RunBegun | TrialsImported)]
+    return tuple(safe_line(word, len(word)) for word in known[-1]) if known and known[-1] else None
+
+
+def published(ending: Ending) -> Ending:
+    """The end as others may read it: its command names no folders of this machine."""
+    shown = (f"…/{PurePath(word).name}" if PurePath(word).is_absolute() else word for word in ending.arguments or ())
+    return ending if ending.arguments is None else replace(ending, arguments=tuple(shown))
 
 
 def was_killed(events: Sequence[Event]) -> bool:

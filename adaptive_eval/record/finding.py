@@ -55,11 +55,20 @@ class Clause(NamedTuple):
 
     verdict: str
     words: str
-    others: str = ""
+    others: tuple[str, ...] = ()
     after: str = ""
 
     def __str__(self) -> str:
-        return f"{self.words}{' ' if self.others else ''}{self.others}{self.after}"
+        return f"{self.words}{self._named(NAMED, {})}{self.after}"
+
+    def in_short(self, names: Mapping[str, str]) -> str:
+        """The relation to one other, by its short name, or to so many."""
+        return f"{self.words}{self._named(1, names)}"
+
+    def _named(self, most: int, names: Mapping[str, str]) -> str:
+        if len(self.others) > most:
+            return f" {several(len(self.others), 'model')}"
+        return f" {_list_names([names.get(name, name) for name in self.others])}" if self.others else ""
 
 
 def comparison_state(found: Judged, pair: PairRow) -> str:
@@ -79,7 +88,7 @@ def count_states(states: Iterable[str]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in sorted(counts, key=STATES.index))
 
 
-def finding(results: Results) -> tuple[str, ...]:
+def finding(results: Judged) -> tuple[str, ...]:
     """The finding of the run in one sentence; for a gate, one sentence a model, the worst outcome first."""
     if not results.gate:
         return (_finding(results),)
@@ -87,12 +96,12 @@ def finding(results: Results) -> tuple[str, ...]:
     return (*lines[:JUDGED], *([f"And {len(lines) - JUDGED} more."] if len(lines) > JUDGED else []))
 
 
-def _finding(results: Results) -> str:
+def _finding(results: Judged) -> str:
     scored = [row for row in results.models if row.score is not None]
     asked = objective_view(results.decisions)
     if not scored:
         return "No model has a score yet."
-    if is_alarmed(results.decisions, results.warnings):
+    if _is_alarmed(results):
         return "No ranking: of every model all answers are empty, alike, unread or wrong."
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
@@ -109,6 +118,10 @@ def _finding(results: Results) -> str:
         [row for row in scored[1:] if row.tier == leader.tier] if asked.in_order else _unbeaten_rivals(results, leader)
     )
     return _leaders_sentence(results, scored, rivals)
+
+
+def _is_alarmed(found: Judged) -> bool:
+    return isinstance(found, Results) and is_alarmed(found.decisions, found.warnings)
 
 
 def model_verdicts(found: Judged) -> tuple[str, ...]:
@@ -133,22 +146,30 @@ def counted_sentence(results: Results) -> str | None:
     return " ".join(told) or None
 
 
-def difference(results: Results, pair: PairRow, ahead: str | None = None) -> str:
-    """The difference in favour of `ahead`, or else of the better model, with a 95% interval."""
+def difference(results: Judged, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
+    """The difference in favour of `ahead`, or else of the better model, with a 95% interval, `called` so."""
     if pair.difference is None or pair.sigma is None:
         return "unknown"
     scale, half = Scale.of(results.weights), TWO_SIDED_95 * pair.sigma
     mean = pair.difference if ahead in (None, pair.better) else -pair.difference
     lo, hi = (scale.rounded_points(mean + side * half).removesuffix(" points") for side in (-1, 1))
-    return f"{scale.rounded_points(mean)} ({lo} to {hi})"
+    return f"{scale.rounded_points(mean)} ({called}{lo} to {hi})"
 
 
-def gate_line(results: Results, row: GateRow) -> str:
+INTERVAL = "95% interval "
+
+
+def gate_pair(found: Judged, row: GateRow) -> PairRow:
+    """The comparison that the gate's outcome for a model is of."""
+    return next(one for one in found.pairs if {one.better, one.worse} == {row.model, row.baseline})
+
+
+def gate_line(results: Judged, row: GateRow) -> str:
     """The outcome of one model, both scores, and their difference with its interval."""
     scale, scores = Scale.of(results.weights), {one.name: one.score for one in results.models}
     both = ", ".join(f"{_name(name)} {scale.score(scores[name])}" for name in (row.model, row.baseline))
-    apart = difference(results, results.gate_pair(row), row.model)
-    return f"{row.outcome}: {both}, difference {apart}: {safe_line(row.why, 300)}."
+    apart = difference(results, gate_pair(results, row), row.model, INTERVAL)
+    return f"{row.outcome}: {both}, difference {apart}; {safe_line(row.why, 300)}."
 
 
 def letters_tell_more(models: Sequence[ModelRow]) -> bool:
@@ -164,28 +185,34 @@ def letters_tell_more(models: Sequence[ModelRow]) -> bool:
 # -- the sentence of the run -------------------------------------------------------------------------------------------
 
 
-def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
-    leader, scale = scored[0], Scale.of(results.weights)
-    name, height = _name(leader.name), scale.score(leader.score)
+def _leaders_sentence(results: Judged, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
+    leader = scored[0]
     if len(scored) == 1:
-        return f"{name} is the only model with a score: {height}."
+        return f"{_name(leader.name)} is the only model with a score: {Scale.of(results.weights).score(leader.score)}."
     if not rivals:
-        following = next((pair for pair in results.pairs if (pair.better, pair.worse) == _names(scored[:2])), None)
-        ahead = "" if following is None else f", ahead of {_name(following.worse)} by {difference(results, following)}"
-        return f"{name} is best: {height}{ahead}."
+        return f"{_standing(results, leader, scored[1], 'is best:')}."
+    standing = _standing(results, leader, rivals[0])
     among = _names([leader, *rivals])
     verdicts = {pair.verdict for pair in results.pairs if pair.better in among and pair.worse in among}
     if verdicts == {Verdict.TIED}:
         each = "neighbours among them are " if len(rivals) > 1 else ""
-        return f"{_list_names(among)} are best, and {each}equal{_zone(results)}."
-    yet = " yet" if results.run.status == "running" else ""
+        return f"{_list_names(among)} are best, and {each}equal{_zone(results)}: {standing}."
+    yet = " yet" if isinstance(results, Findings) or results.run.status == "running" else ""
     if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
-        return f"No model is shown to be best{yet}: {name} has the highest score, {height}."
+        return f"No model is shown to be best{yet}: {standing}."
     left = next((state_word(one) for one in UNDECIDED if one in verdicts), "open")
-    return f"{_list_names(among)} are ahead; which of them is best is {left}."
+    return f"{_list_names(among)} are ahead; which of them is best is {left}: {standing}."
 
 
-def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
+def _standing(results: Judged, model: ModelRow, other: ModelRow, says: str = "has") -> str:
+    """A model's score, and if the two are compared by how much it is ahead of another."""
+    pair = next((one for one in results.pairs if {one.better, one.worse} == {model.name, other.name}), None)
+    by = "" if pair is None else difference(results, pair, model.name, INTERVAL)
+    ahead = f", ahead of {_name(other.name)} by {by}" if by else ""
+    return f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}{ahead}"
+
+
+def _unbeaten_rivals(results: Judged, leader: ModelRow) -> list[ModelRow]:
     beaten = {
         pair.worse
         for pair in results.pairs
@@ -194,34 +221,39 @@ def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
     return [row for row in results.models if row.score is not None and row.name not in {leader.name, *beaten}]
 
 
-def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
+def _top_sentence(results: Judged, scored: list[ModelRow], wanted: int) -> str:
     names = _names(scored[:wanted])
+    last, *others = scored[wanted - 1 : wanted + 1]
+    nearest = f": {_standing(results, last, others[0])}" if others else ""
     open_ = sum(pair.verdict != Verdict.RESOLVED or _is_reversed(results, pair) for pair in results.pairs)
     verb = "is" if len(names) == 1 else "are"
     if not open_:
-        return f"{_list_names(names, wanted)} {verb} the best {wanted}: better than each of the others."
+        return f"{_list_names(names, wanted)} {verb} the best {wanted}, better than each of the others{nearest}."
     left = f"{open_} of {several(len(results.pairs), 'comparison')}"
-    return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved."
+    return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved{nearest}."
 
 
-def _value_sentence(results: Results, value: str) -> str:
+def _value_sentence(results: Judged, value: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
     above = sum(((pair.z or 0.0) > 0.0) != _is_reversed(results, pair) for pair in called)
     left = len(results.pairs) - len(called)
     return f"{several(above, 'model')} above {value}, {len(called) - above} below it, {left} not known to be either."
 
 
-def _baseline_sentence(results: Results, baseline: str) -> str:
+def _baseline_sentence(results: Judged, baseline: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
-    found = [pair.worse if _is_reversed(results, pair) else pair.better for pair in called]
-    better, worse = sum(name != baseline for name in found), found.count(baseline)
+    ahead = [pair.worse if _is_reversed(results, pair) else pair.better for pair in called]
+    better, worse = sum(name != baseline for name in ahead), ahead.count(baseline)
     tied = sum(pair.verdict == Verdict.TIED for pair in results.pairs)
     counted = [
         f"{worse} worse" if worse else "",
         f"{tied} equal{_zone(results)}" if tied else "",
         count_states(pair.verdict for pair in results.pairs if pair.verdict in UNDECIDED),
     ]
-    return ", ".join([f"{several(better, 'model')} better than {_name(baseline)}", *filter(None, counted)]) + "."
+    both = [row for row in results.models if row.score is not None]
+    apart = f": {_standing(results, both[0], both[1])}" if len(both) == 2 == len(results.models) else ""
+    found = [f"{several(better, 'model')} better than {_name(baseline)}", *filter(None, counted)]
+    return f"{', '.join(found)}{apart}."
 
 
 # -- the sentences of the models ---------------------------------------------------------------------------------------
@@ -240,7 +272,7 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
         why = f": {gate[row.name].why}" if len(gate) > JUDGED else ""  # else the finding says it
         yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
         return
-    if isinstance(found, Results) and is_alarmed(found.decisions, found.warnings):
+    if _is_alarmed(found):
         return  # of such answers nothing holds
     if asked.in_order:
         own = [pair for pair in own if pair.better == row.name] or own
@@ -252,10 +284,9 @@ def model_clauses(found: Judged, row: ModelRow) -> Iterator[Clause]:
         others = with_others[verdict, words]
         zone = _zone(found) if verdict == Verdict.TIED else ""
         if others == [""]:
-            yield Clause(verdict, *_against_value(found, words, row.name), zone)
+            yield Clause(verdict, _against_value(found, words, row.name), after=zone)
         else:
-            named = _list_names(others) if len(others) <= NAMED else several(len(others), "model")
-            yield Clause(verdict, words, named, zone)
+            yield Clause(verdict, words, tuple(others), zone)
 
 
 def _relation(found: Judged, pair: PairRow, name: str) -> str:
@@ -268,20 +299,20 @@ def _relation(found: Judged, pair: PairRow, name: str) -> str:
             return "better than" if ahead else "worse than"
         case Verdict.TIED:
             return "equal to"
-    return f"{state_word(pair.verdict)} against"
+    return "open against" if pair.verdict == Verdict.OPEN else "undecided against"
 
 
-def _against_value(found: Judged, relation: str, name: str) -> tuple[str, str]:
-    """Words and value for a model that is compared with a value, or measured by itself."""
+def _against_value(found: Judged, relation: str, name: str) -> str:
+    """Words for a model that is compared with a value, or measured by itself."""
     asked, scale = objective_view(found.decisions), Scale.of(found.weights)
     resolved = relation in ("better than", "worse than")
     if asked.value is None:
         half = "" if asked.half_width is None else f" to within {scale.points(asked.half_width)}"
-        return f"{'known' if resolved else 'not known'}{half}", ""
+        return f"{'known' if resolved else 'not known'}{half}"
     if resolved:
         (pair,) = (one for one in found.pairs if one.better == name)
         relation = "above" if (pair.z or 0.0) > 0.0 else "below"
-    return relation, scale.score(asked.value)
+    return f"{relation} {scale.score(asked.value)}"
 
 
 def _zone(found: Judged) -> str:

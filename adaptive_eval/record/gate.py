@@ -98,7 +98,7 @@ def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
     if pair.verdict == Verdict.OPEN:
         return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, ENDED_FIRST)
     blocked = pair.verdict == Verdict.BLOCKED
-    why = "a model was set aside" if blocked else "out of reach: the trials that are left would hardly decide it"
+    why = "a model was set aside" if blocked else "the trials that are left would hardly decide it"
     return UNDECIDED, why
 
 

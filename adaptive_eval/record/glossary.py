@@ -90,25 +90,19 @@ GLOSSARY: Mapping[str, Term] = {
         "was asked for.",
     ),
     "open": Term(
-        "Open",
-        "Neither resolved nor tied yet. The two models get more trials, for as long as the run goes on.",
+        "Open", "Neither resolved nor tied yet. The two models get more trials, for as long as the run goes on."
     ),
     "out_of_reach": Term(
         "Out of reach",
         "Given up for now: the trials that are still allowed would probably not decide it (see the chance to be "
         "settled), so it gets no more of them. It does not say that the two are equal.",
     ),
-    "blocked": Term(
-        "Blocked",
-        "It cannot be decided, because one of the two models was set aside.",
-    ),
+    "blocked": Term("Blocked", "It cannot be decided, because one of the two models was set aside."),
     "delta": Term(
-        "δ, delta",
-        "The difference that does not matter to you: two models closer than this may be called tied.",
+        "δ, delta", "The difference that does not matter to you: two models closer than this may be called tied."
     ),
     "certifiable_delta": Term(
-        "Certifiable δ",
-        "The smallest delta for which the trials allowed could still show that the two are tied.",
+        "Certifiable δ", "The smallest delta for which the trials allowed could still show that the two are tied."
     ),
     "information": Term(
         "Information",
@@ -135,8 +129,7 @@ GLOSSARY: Mapping[str, Term] = {
         "(Holm's adjustment). A pair may be resolved by itself and yet not pass this stricter test.",
     ),
     "look": Term(
-        "Look",
-        "One evaluation of the stopping rule, on complete rounds only. Nothing is decided between two looks.",
+        "Look", "One evaluation of the stopping rule, on complete rounds only. Nothing is decided between two looks."
     ),
     "not_judged": Term(
         "Not judged",
@@ -150,8 +143,7 @@ GLOSSARY: Mapping[str, Term] = {
         "one imagined answer of every category. 4 right of 6 give (4 + 1) / (6 + 2) = 62.5%.",
     ),
     "fixed_design": Term(
-        "Fixed design",
-        "What a run is compared with: the maximum of trials for every model on every question.",
+        "Fixed design", "What a run is compared with: the maximum of trials for every model on every question."
     ),
     "server_time": Term(
         "Server time",
@@ -160,8 +152,7 @@ GLOSSARY: Mapping[str, Term] = {
         "requests are the part of it in which answers were in the making.",
     ),
     "set_aside": Term(
-        "Set aside",
-        "The run went on without this model, because no more of its trials could be obtained.",
+        "Set aside", "The run went on without this model, because no more of its trials could be obtained."
     ),
     "gate": Term(
         "Gate",

@@ -202,11 +202,7 @@ def _require_room(config: RunConfig, first: Cells) -> None:
 
 
 def known_before(
-    config: RunConfig,
-    roster: Roster,
-    imported: Cells | None,
-    prior: PriorOutcomes | None,
-    recorded: Recorded,
+    config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorOutcomes | None, recorded: Recorded
 ) -> KnownBefore:
     """R0, at most as much of each question as was imported or a first round has, and all that recorded models have."""
     categories = len(open_rubric(config.rubric).weights)

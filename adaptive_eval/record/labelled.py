@@ -173,10 +173,7 @@ def reported_labels(stored: StoredRun) -> LabelledRun | None:
 
 
 def _labelled_answers(
-    stored: StoredRun,
-    labels: Labels,
-    rubric: Rubric,
-    rows: Sequence[TrialFacts],
+    stored: StoredRun, labels: Labels, rubric: Rubric, rows: Sequence[TrialFacts]
 ) -> dict[str, list[_Graded]]:
     judged = {(row.model, row.question, row.trial) for row in rows}
     numbers, fields = stored.setup.roster.questions, label_fields(stored.setup.config)

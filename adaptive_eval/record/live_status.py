@@ -7,7 +7,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import grading_cost, latest_findings
-from adaptive_eval.record.finding import NOTHING_FOUND
+from adaptive_eval.record.finding import NOTHING_FOUND, finding
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import OtherCostRow
 from adaptive_eval.record.sites import SiteBook, SiteRow
@@ -79,6 +79,7 @@ class StatusTaker:
             grading=grading_cost(usage.grading for usage in usages),
             sites=self._site_rows(),
             gate=self._found.gate,
+            finding=finding(self._found),
         )
 
     def _look(self) -> None:

@@ -424,10 +424,6 @@ class Results:
         """Trials of the fixed design of each model that is asked."""
         return self.cost.fixed_trials // sum(row.recorded is None for row in self.models)
 
-    def gate_pair(self, row: GateRow) -> PairRow:
-        """The comparison that the gate's outcome for a model is of."""
-        return next(one for one in self.pairs if {one.better, one.worse} == {row.model, row.baseline})
-
     @property
     def compares(self) -> bool:
         """Whether the objective compares; else each score is judged by itself, and there is no z."""

@@ -24,13 +24,18 @@ class Standing(NamedTuple):
     """One model in the ranking."""
 
     row: ModelRow
-    clause: Clause | None = None
-    """Its relation to others; of several the one that is not decided. None if no comparison involves it."""
+    clauses: tuple[Clause, ...] = ()
+    """Its relations to others, those first that are not decided; empty if no comparison involves it."""
+
+    @property
+    def clause(self) -> Clause | None:
+        """The first of its relations."""
+        return next(iter(self.clauses), None)
 
 
 def standings(found: Judged) -> tuple[Standing, ...]:
     """The ranking."""
-    return tuple(Standing(row, next(model_clauses(found, row), None)) for row in found.models)
+    return tuple(Standing(row, tuple(model_clauses(found, row))) for row in found.models)
 
 
 BOUGHT = ("trials", "tokens", "usd")
@@ -157,6 +162,8 @@ class Status:
     """Sites on a cluster."""
     gate: tuple[GateRow, ...] = ()
     """The gate's outcome for each model."""
+    finding: tuple[str, ...] = ()
+    """What the latest look has found, in sentences."""
 
     @property
     def states(self) -> str:

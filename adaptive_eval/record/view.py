@@ -22,7 +22,7 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import finite_or_none
-from adaptive_eval.record.ending import find_ending
+from adaptive_eval.record.ending import Advice, find_ending, published
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.finding import counted_sentence, finding, model_verdicts, state_word
 from adaptive_eval.record.history import has_foreign_trials, recorded_horizons
@@ -166,8 +166,8 @@ class RunView:
     """The error that ended the run, if one did."""
     ended: str | None = None
     """The end of the run in a sentence; None while it goes on."""
-    next_step: str | None = None
-    """What to do next; None while it goes on."""
+    next_steps: tuple[Advice, ...] = ()
+    """What to do next; empty while it goes on."""
     place: str = "RUN"
     """The run as a command names it, without the folders around it."""
     batches: tuple[BatchRow, ...] = ()
@@ -302,7 +302,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         elapsed=sums.elapsed,
         error=None if ending.fatal_error is None else ending.fatal_error.headline,
         ended=None if running else ending.why,
-        next_step=None if running else ending.next_step(place),
+        next_steps=() if running else tuple(published(ending).next_steps(place)),
         place=place,
         thresholds=_thresholds_sentence(config.rubric, events),
         by_trial=() if results is None else compared_by_trial(results.pairs),

@@ -195,9 +195,8 @@ class Notifier(IdleWatcher):
     def _tell(self, event: When, status: str, reason: str, seen: Status | None, model: str | None = None) -> None:
         if event not in self._on:
             return
-        leaders = [] if seen is None else [one.row for one in seen.standings if one.row.tier == 1]
-        names, apart = ", ".join(one.name for one in leaders), seen is not None and len(leaders) < len(seen.standings)
-        first = f" First: {names}." if names and apart else ""
+        leaders = [] if seen is None or seen.gate else [one.row for one in seen.standings if one.row.tier == 1]
+        found = f" {seen.finding[0]}" if seen is not None and leaders and seen.finding else ""
         self._sender.send(
             {
                 "name": self._name,
@@ -207,7 +206,7 @@ class Notifier(IdleWatcher):
                 "reason": reason,
                 "leaders": [{"name": one.name, "score": one.score, "lo": one.lo, "hi": one.hi} for one in leaders],
                 "trials": 0 if seen is None else seen.trials,
-                "text": f"{self._name}: {reason.rstrip('.')}.{first}",
+                "text": f"{self._name}: {reason.rstrip('.')}.{found}",
             }
         )
 

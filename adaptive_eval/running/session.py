@@ -52,12 +52,7 @@ class Session:
     """One start of a run: the scheduler at work, and those who are told of it."""
 
     def __init__(
-        self,
-        prepared: PreparedRun,
-        store: Store,
-        serving: Serving,
-        grading: Grading,
-        watcher: Watcher,
+        self, prepared: PreparedRun, store: Store, serving: Serving, grading: Grading, watcher: Watcher
     ) -> None:
         self._prepared = prepared
         self._store = store
@@ -86,12 +81,7 @@ class Session:
         self._scheduler = Scheduler(loop)
         self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(
-            self._subject,
-            self._controller,
-            self._scheduler,
-            serving.endpoints,
-            self._other_costs,
-            lambda: self._events,
+            self._subject, self._controller, self._scheduler, serving.endpoints, self._other_costs, lambda: self._events
         )
         self._events = store.reader.events()
         self._failed = False
@@ -104,7 +94,7 @@ class Session:
         trials = self._store.reader.trial_count()
         kind = RunResumed if opened.resumed else RunStarted
         longest = dict(zip(self._prepared.models, longest_prompts(self._prepared.prompts), strict=True))
-        begun = kind(trials, os.getpid(), socket.gethostname(), __version__, longest)
+        begun = kind(trials, os.getpid(), socket.gethostname(), __version__, longest, self._prepared.arguments)
         try:
             async with self._watched():
                 interrupts.hear(self._on_interrupt)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from adaptive_eval.record.finding import state_word
 from adaptive_eval.record.lines import duration, first_few, several
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.show.changes import ModelChange, RunDiff
+from adaptive_eval.show.changes import ModelChange, PairChange, RunDiff
 from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
@@ -74,30 +74,21 @@ def _signed(scale: Scale, value: float) -> str:
 def _verdicts(found: RunDiff) -> Iterator[str]:
     if found.verdicts:
         yield "## Comparisons that are decided differently"
-        rows = (
-            [
-                markdown_cell(one.first)
-                if one.second is None
-                else f"{markdown_cell(one.first)} and {markdown_cell(one.second)}",
-                markdown_cell(state_word(one.verdict_a)),
-                markdown_cell(state_word(one.verdict_b)),
-            ]
-            for one in found.verdicts
-        )
+        cells = ((_pair(one), state_word(one.verdict_a), state_word(one.verdict_b)) for one in found.verdicts)
+        rows = (list(map(markdown_cell, row)) for row in cells)
         yield markdown_table(["comparison", "before", "after"], rows, left=3)
+
+
+def _pair(one: PairChange) -> str:
+    return one.first if one.second is None else f"{one.first} and {one.second}"
 
 
 def _questions(found: RunDiff, scale: Scale) -> Iterator[str]:
     if found.questions_changed:
         yield "## Questions that have changed by more than chance, all questions and models considered"
         rows = (
-            [
-                markdown_cell(one.question),
-                markdown_cell(one.model),
-                scale.score(one.mean_a),
-                scale.score(one.mean_b),
-                _p(one.adjusted_p),
-            ]
+            [markdown_cell(one.question), markdown_cell(one.model)]
+            + [scale.score(one.mean_a), scale.score(one.mean_b), _p(one.adjusted_p)]
             for one in found.questions_changed[:SHOWN]
         )
         yield markdown_table(["question", "model", "before", "after", "adjusted p"], rows, left=2)

@@ -16,8 +16,8 @@ from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 class Display(Watcher, Protocol):
     """Shows a run while it goes on, and how it ended."""
 
-    def ended(self, ended: Ended, command: str | None) -> None:
-        """Say how the run ended, and what command continues it, if any; after `closed`, unless an error ended it."""
+    def ended(self, ended: Ended) -> None:
+        """Say how the run ended, and what to do next; after `closed`, unless an error ended it."""
 
 
 class DispensableDisplay:

@@ -10,7 +10,8 @@ from adaptive_eval.core import Reason
 from adaptive_eval.record.lines import duration, safe_line, several
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import draws_questions
-from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME, pair_names
+from adaptive_eval.show.ranking import WIDEST_NAME
+from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, pair_names
 from adaptive_eval.show.text import amount, count, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, Undecided

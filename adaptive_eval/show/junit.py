@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.finding import gate_line
+from adaptive_eval.record.finding import gate_line, gate_pair
 from adaptive_eval.record.gate import FAIL, OPEN, PASS, UNDECIDED, gate_baseline
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import GateRow, Results
@@ -72,5 +72,5 @@ def _score_text(results: Results, row: GateRow) -> str:
         for one in results.groups
         if one.model == row.model and one.gate is not None
     ]
-    z = number_or_dash(results.gate_pair(row).signed_z(row.model))
+    z = number_or_dash(gate_pair(results, row).signed_z(row.model))
     return "\n".join([*scores, f"z of the difference with delta added: {z}"])

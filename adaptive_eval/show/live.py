@@ -22,9 +22,10 @@ from adaptive_eval.record.lines import duration, safe_line, safe_name
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, Standing, Status
 from adaptive_eval.running.watching import IdleWatcher
+from adaptive_eval.show.ranking import ranking_text
 from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
-from adaptive_eval.show.text import RANKING, FittingName, Rates, count, number_or_dash, ranking_cells, stopping, wrapped
+from adaptive_eval.show.text import Rates, count, number_or_dash, stopping
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
@@ -57,10 +58,7 @@ class LiveDisplay(IdleWatcher):
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._name, self._take = safe_line(name), take
         self._live = Live(
-            get_renderable=self._draw,
-            console=self._console,
-            refresh_per_second=1 / REFRESH_SECONDS,
-            transient=True,
+            get_renderable=self._draw, console=self._console, refresh_per_second=1 / REFRESH_SECONDS, transient=True
         )
         self._live.start()
         self._tick()
@@ -79,11 +77,11 @@ class LiveDisplay(IdleWatcher):
             for line in self._events:
                 self._console.print(Text(line))
 
-    def ended(self, ended: Ended, command: str | None) -> None:
-        told = Text(wrapped(last_screen(ended, command), self._console.width))
+    def ended(self, ended: Ended) -> None:
+        told = Text(last_screen(ended, self._console.width, self._console.height))
         told.highlight_regex(r"(?m)^FAIL: .*", "red")
         told.highlight_regex(r"(?m)^PASS: .*", "green")
-        self._console.print(told)
+        self._console.print(told, soft_wrap=True)  # a command is one line, however long
 
     def _tick(self) -> None:
         status = self._take()
@@ -97,11 +95,13 @@ class LiveDisplay(IdleWatcher):
         if status is None:
             return Text("starting")
         below = [line for line in self._below(status) if line is not None]
-        height = sum(len(self._console.render_lines(part)) for part in below)
+        above = [Text(line) for line in status.finding if status.standings and not status.gate]
+        height = sum(len(self._console.render_lines(part)) for part in (*above, *below))
         rows = max(self._console.height - OTHER_LINES - height, LEAST_ROWS)
         parts: list[RenderableType] = [
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
-            ranking(status.standings, self._scale, rows),
+            *above,
+            ranking(status.standings, self._scale, self._console.width, rows, gated=bool(status.gate)),
             Text(status.states),
             *below,
         ]
@@ -129,33 +129,18 @@ def title_line(name: str, status: Status, eta: float | None) -> Text:
     return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
 
 
-def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> RenderableType:
+def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, *, gated: bool) -> RenderableType:
     """The models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in RANKING:
-        texts = title in ("model", "verdict")
-        # where the terminal is narrow, names are cut, and numbers stay whole
-        table.add_column(title, justify="left" if texts else "right", no_wrap=not texts)
-    for row in standings[:rows]:
-        table.add_row(*_cells(row, scale))
+    head, lines, _ = ranking_text(standings, scale, width, gated=gated)
+    parts = [Text(head, style="dim")]
+    for one, (before, verdict) in list(zip(standings, lines, strict=True))[:rows]:
+        style = "red" if one.row.set_aside is not None else STYLES.get(one.clause.verdict if one.clause else "", "")
+        parts.append(Text.assemble(before, (verdict, style)))
     if len(standings) > rows:
-        table.add_row("", Text(f"and {len(standings) - rows} more", style="dim"))
-    return table
-
-
-def _cells(standing: Standing, scale: Scale) -> tuple[RenderableType, ...]:
-    row, clause, verdict = standing.row, standing.clause, FittingName("", 0)
-    if row.set_aside is not None:
-        verdict = FittingName("", 0, "set aside", "red")
-    elif clause is None and row.recorded is not None:
-        verdict = FittingName("", 0, "recorded")
-    elif clause is not None:
-        others = f" {clause.others}" if clause.others else ""
-        verdict = FittingName(others, 41, clause.words, STYLES.get(clause.verdict, ""), clause.after)
-    tier, _, score, interval, trials, _ = ranking_cells(row, scale, row.name, "")
-    return Text(tier), FittingName(row.name, 40), Text(score, style="bold"), Text(interval), Text(trials), verdict
+        parts.append(Text(f"      and {len(standings) - rows} more", style="dim"))
+    return Group(*parts)
 
 
 def budgets(caps: Sequence[Cap]) -> RenderableType:
@@ -174,10 +159,7 @@ def traffic(status: Status, rates: Rates) -> Text:
     now = status.traffic
     parts = [f"{count(status.trials)} trials, {count(status.judged)} in scores"]
     parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
-    parts += [
-        f"{number_or_dash(rates.trials, 1)} trials/s",
-        f"{count(rates.tokens)} tokens/s",
-    ]
+    parts += [f"{number_or_dash(rates.trials, 1)} trials/s", f"{count(rates.tokens)} tokens/s"]
     parts += [f"{count(now.retries)} retries"] if now.retries else []
     parts += [f"{count(now.errors)} errors"] if now.errors else []
     line = Text(" · ".join(parts), style="dim")

@@ -5,7 +5,7 @@ import io
 import math
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ import yaml
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.record.ending import Advice
 from adaptive_eval.record.finding import (
     UNDECIDED,
     comparison_state,
@@ -34,18 +35,17 @@ from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
+from adaptive_eval.show.ranking import model_remark, ranking_table
 from adaptive_eval.show.repeatable import repeatable
 from adaptive_eval.show.summary import cost_line, decided, findings, needed_in_words, since_when, where_pending
 from adaptive_eval.show.text import (
-    RANKING,
     count,
     fenced_block,
     informative_columns,
     markdown_cell,
     markdown_table,
-    model_remark,
     number_or_dash,
-    ranking_cells,
+    without_markup,
 )
 
 SPREAD = ("signals", "sampling")
@@ -86,31 +86,36 @@ SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_token
 
 def summary(view: RunView) -> str:
     """Findings and costs as plain text for a mail."""
-    results = view.results
-    if results is None:
-        return "\n".join([safe_line(view.name), "", *(safe_line(one, 1000) for one in _without_look(view))]) + "\n"
+    if (results := view.results) is None:
+        return without_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_without_look(view)))
     told = (
         [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
-    lines = [safe_line(view.name), "", *told, *findings(results, view.elapsed, None), *_onwards(view)]
-    return "\n".join(lines) + "\n"
+    onwards = (line for step in _onwards(view) for line in (step.says, f"  {step.command}")[: 1 + bool(step.command)])
+    return "\n".join([safe_line(view.name), "", *told, *findings(results, view.elapsed, None), *onwards]) + "\n"
 
 
-def _onwards(view: RunView) -> Iterator[str]:
+def _onwards(view: RunView) -> Iterator[Advice]:
     """What to do next, and where the answers are."""
-    if view.next_step is not None:
-        yield view.next_step
-    yield f"Answers: adaptive-eval monitor {view.place} --web shows them."
+    yield from (replace(step, says=f"{'' if at else 'Next: '}{step.says}") for at, step in enumerate(view.next_steps))
+    yield Advice("The answers:", f"adaptive-eval monitor {view.place} --web")
+
+
+def _in_markdown(steps: Iterable[Advice]) -> Iterator[str]:
+    """Each step, and its command as code."""
+    for step in steps:
+        yield markdown_cell(step.says, 1000)
+        if step.command is not None:
+            yield fenced_block(step.command, "sh")
 
 
 def pull_request(view: RunView) -> str:
     """Verdict, scores and cost as a few lines of Markdown, for a comment on a pull request."""
-    results = view.results
-    if results is None:
-        return f"**{markdown_cell(view.name)}**: {' '.join(markdown_cell(one, 1000) for one in _without_look(view))}\n"
-    told = list(_verdicts(results))
+    if (results := view.results) is None:
+        return f"**{markdown_cell(view.name)}**: " + "\n\n".join(_without_look(view)) + "\n"
+    told, steps = list(_verdicts(results)), list(_onwards(view))[:-1]
     if view.ended is not None and results.run.reason is None and not view.ended.startswith(finding(results)):
-        told.append(markdown_cell(f"{view.ended} {view.next_step}", 1000))
+        told += [markdown_cell(view.ended, 1000), *_in_markdown(steps)]
     shown = replace(results, models=results.models[:MENTIONED_MODELS])
     further = len(results.models) - len(shown.models)
     more = f" {several(further, 'more model')} in the report." if further > 0 else ""
@@ -118,8 +123,8 @@ def pull_request(view: RunView) -> str:
     if any(row.gate for row in results.groups):
         told += [text for text in _groups(shown) if text.startswith("|")]
     told += [_ranking(shown), f"{decided(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
-    if view.next_step and results.run.reason and any(pair.verdict in UNDECIDED for pair in results.pairs):
-        told.append(markdown_cell(view.next_step, 1000))
+    if results.run.reason and any(pair.verdict in UNDECIDED for pair in results.pairs):
+        told += _in_markdown(steps)
     if (promised := promise_line(results)) is not None:
         told.append(f"Promise: {promised}.")
     if results.warnings:
@@ -141,7 +146,7 @@ def markdown(view: RunView) -> str:
 def _findings(view: RunView) -> Iterator[str]:
     results = view.results
     if results is None:
-        yield from (markdown_cell(one, 1000) for one in _without_look(view))
+        yield from _without_look(view)
         return
     yield from _verdicts(results)
     if view.error is not None:
@@ -152,7 +157,7 @@ def _findings(view: RunView) -> Iterator[str]:
         yield counted
     if (promised := promise_line(results)) is not None:
         yield f"Promise: {promised}."
-    yield "  \n".join(_onwards(view))
+    yield from _in_markdown(_onwards(view))
     yield from _warnings(results)
     yield "## Cost"
     yield cost_section(view, results)
@@ -180,10 +185,9 @@ def _verdicts(results: Results) -> Iterator[str]:
 def _without_look(view: RunView) -> Iterator[str]:
     """How a run stands that has no look, and how to go on."""
     if view.ended is not None:
-        yield view.ended
+        yield markdown_cell(view.ended, 1000)
     yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded."
-    if view.next_step is not None:
-        yield view.next_step
+    yield from _in_markdown(list(_onwards(view))[:-1])
 
 
 def _column_notes(results: Results) -> str:
@@ -196,7 +200,8 @@ def _column_notes(results: Results) -> str:
         "with one imagined answer of every category, which pulls it to the middle, more so with fewer trials. "
         f"Decisions are made by {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
-    told += " A new tier begins where neighbours are shown to differ, so the ends of a tier may differ too."
+    if not results.gate:
+        told += " A new tier begins where neighbours are shown to differ, so the ends of a tier may differ too."
     if letters_tell_more(results.models):
         told += " Same letter (alike): no difference shown, of all pairs."
     return told
@@ -228,12 +233,11 @@ def _headline(results: Results) -> str:
 
 
 def _ranking(results: Results) -> str:
-    scale = Scale.of(results.weights)
-    rows = (
-        ranking_cells(row, scale, markdown_cell(row.name) + model_remark(row), markdown_cell(verdict, 500))
-        for row, verdict in zip(results.models, model_verdicts(results), strict=True)
-    )
-    return markdown_table(RANKING, rows, left=2, last=True)
+    scale, gated = Scale.of(results.weights), bool(results.gate)
+    verdicts = zip(results.models, model_verdicts(results), strict=True)
+    rows = ((row, markdown_cell(row.name) + model_remark(row), markdown_cell(said, 500)) for row, said in verdicts)
+    head, *lines = ranking_table(rows, scale, gated=gated)
+    return markdown_table(head, lines, left=2 - gated, last=True)
 
 
 def _score_details(results: Results) -> str:

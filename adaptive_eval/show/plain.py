@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from adaptive_eval.store import Event
 class QuietDisplay(IdleWatcher):
     """Shows nothing."""
 
-    def ended(self, ended: Ended, command: str | None) -> None:
+    def ended(self, ended: Ended) -> None:
         pass
 
 
@@ -67,7 +68,7 @@ class JsonDisplay(IdleWatcher):
     def stopping(self, in_flight: int) -> None:
         self._write({"record": "stopping", "in_flight": in_flight})
 
-    def ended(self, ended: Ended, command: str | None) -> None:
+    def ended(self, ended: Ended) -> None:
         self._write(
             {
                 "record": "ended",
@@ -75,7 +76,7 @@ class JsonDisplay(IdleWatcher):
                 "exit_code": ended.exit_code,
                 "gate": {row.model: row.outcome for row in ended.gate},
                 "directory": str(ended.directory),
-                "resume": command,
+                "resume": None if ended.arguments is None else shlex.join(["adaptive-eval", "run", *ended.arguments]),
                 "trials": ended.status.trials,
             }
         )
@@ -157,8 +158,8 @@ class PlainDisplay:
         if self._timer is not None:
             self._timer.cancel()
 
-    def ended(self, ended: Ended, command: str | None) -> None:
-        self._print(last_screen(ended, command))
+    def ended(self, ended: Ended) -> None:
+        self._print(last_screen(ended))
 
     def _listen(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._break_silence)

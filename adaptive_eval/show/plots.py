@@ -261,14 +261,8 @@ def rank_by_rubric(found: Relabelling, order: Sequence[str]) -> Figure:
 
 
 RUBRICS = "rubrics"
-FIGURES: dict[str, Callable[[RunView], Figure]] = {
-    "intervals": intervals,
-    "trials": heat_map,
-}
-OVER_LOOKS: dict[str, Callable[[RunView], Figure]] = {
-    "z": z_trajectories,
-    "ranks": rank_trajectories,
-}
+FIGURES: dict[str, Callable[[RunView], Figure]] = {"intervals": intervals, "trials": heat_map}
+OVER_LOOKS: dict[str, Callable[[RunView], Figure]] = {"z": z_trajectories, "ranks": rank_trajectories}
 
 
 def _draw_path(axes: Axes, path: PairPath, *, signed: bool) -> None:

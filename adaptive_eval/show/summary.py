@@ -3,67 +3,79 @@
 import math
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
+from types import MappingProxyType
 
 from rich.cells import cell_len
 
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding, model_verdicts
+from adaptive_eval.record.finding import UNDECIDED, counted_sentence, finding
 from adaptive_eval.record.lines import duration, minute, safe_line, safe_name, several
 from adaptive_eval.record.other_costs import summarize_other_costs
 from adaptive_eval.record.recording_need import recording_need
 from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, PairRow, Results, WastedCost
 from adaptive_eval.record.results_file import RESULTS_FILE
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.status import standings
 from adaptive_eval.record.warnings import is_alarmed
 from adaptive_eval.record.words import draws_questions, promise_line
-from adaptive_eval.show.text import (
-    NEXT,
-    RANKING,
-    SECONDS_AN_HOUR,
-    amount,
-    count,
-    fit_columns,
-    model_remark,
-    ranking_cells,
-)
+from adaptive_eval.show.ranking import WIDEST_NAME, ranking_text
+from adaptive_eval.show.text import NEXT, SECONDS_AN_HOUR, amount, count, wrapped
 from adaptive_eval.store.address import is_address
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
-"""With ten models as many as 24 rows of a terminal have room for."""
 SHOWN_ROWS = 5
 SHOWN_WARNINGS = 5
-WIDEST_NAME = 32
 WIDEST_ID = 40
 LONGEST_REASON = 1000
 LONGEST_WARNING = 400
+SHORT_WARNING = 60
 
 
-def last_screen(ended: Ended, command: str | None) -> str:
-    """The last screen as plain text; `command` continues the run."""
-    found = [] if ended.results is None else findings(ended.results, ended.status.elapsed, ended.directory)
-    lines = [*found, *_pending_batches(ended.status.batches), *_next_steps(ended, command)]
-    if ended.results is not None:
-        lines.append(f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}")
-    told = () if ended.results is None else finding(ended.results)
-    why = [] if ended.gate and ended.why.startswith(told) else [safe_line(ended.why, LONGEST_REASON), ""]
-    if ended.results is not None:  # as many lines as a terminal has rows: ten models, and none is blank
-        why, lines = [*(() if ended.gate else told), *filter(None, why)], list(filter(None, lines))
-    return "\n".join(["", *why, *lines])
+def last_screen(ended: Ended, width: int | None = None, height: int | None = None) -> str:
+    """The last screen as plain text; what a terminal of this size has no room for is left to the report."""
+    if width is None or height is None:
+        return _last_screen(ended, None)
+    whole = wrapped(_last_screen(ended, width), width)
+    rows = sum(-(-max(cell_len(line), 1) // width) for line in whole.splitlines()[1:])
+    # the prompt of the shell has the last row
+    return whole if rows < height else wrapped(_last_screen(ended, width, briefly=True), width)
 
 
-def findings(results: Results, elapsed: float | None, directory: Path | None) -> Iterator[str]:
+def _last_screen(ended: Ended, width: int | None, *, briefly: bool = False) -> str:
+    steps = [*_pending_batches(ended.status.batches), *_next_steps(ended)]
+    why = safe_line(ended.why, LONGEST_REASON)
+    if (results := ended.results) is None:
+        return "\n".join(["", why, "", *steps])
+    told = finding(results)
+    found = findings(results, ended.status.elapsed, ended.directory, width, briefly=briefly)
+    report = f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}"
+    above = [] if ended.gate and why.startswith(told) else [why]
+    return "\n".join(["", *(() if ended.gate else told), *above, *filter(None, found), *steps, report])
+
+
+def findings(
+    results: Results, elapsed: float | None, directory: Path | None, width: int | None = None, *, briefly: bool = False
+) -> Iterator[str]:
     """The findings in lines. `elapsed` is None if no time has passed, `directory` for readers elsewhere."""
     if results.gate:
         yield from [*finding(results), ""]
     if any(row.score is not None for row in results.models):
-        yield from _ranking(results)
+        shown = standings(results)[:SHOWN_MODELS]
+        ranking = ranking_text(shown, Scale.of(results.weights), width, gated=bool(results.gate))
+        yield from (ranking.head, *(f"{before}{verdict}".rstrip() for before, verdict in ranking.lines))
+        if len(results.models) > SHOWN_MODELS:
+            yield f"      and {len(results.models) - SHOWN_MODELS} more"
         yield ""
-        yield from _pair_lines(results)
+        yield from () if briefly else _needs(results, ranking.names)
+        if (counted := counted_sentence(results)) is not None:
+            yield counted
+        if (promised := promise_line(results)) is not None:
+            yield f"promise   {promised}"
     if draws_questions(results.decisions):
         least, most = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
         asked = most if least == most else f"{least} to {most}"
@@ -76,16 +88,18 @@ def findings(results: Results, elapsed: float | None, directory: Path | None) ->
     for row in results.turns:
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
-    yield from _warnings(results)
+    yield from _warnings(results, briefly=briefly)
     if directory is not None and not is_address(directory):  # beside which there is no file
         yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
         if (directory / INSPECT_LOGS).is_dir():
             yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
 
 
-def _next_steps(ended: Ended, command: str | None) -> Iterator[str]:
-    steps = ended.next_steps(command, shlex.quote(str(ended.directory)))
-    yield from (f"{'' if at else 'to do':<10}{step}" for at, step in enumerate(steps))
+def _next_steps(ended: Ended) -> Iterator[str]:
+    for at, step in enumerate(ended.next_steps(shlex.quote(str(ended.directory)))):
+        yield f"{'' if at else 'to do':<10}{step.says}"
+        if step.command is not None:
+            yield f"          {step.command}"
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
 
@@ -99,22 +113,6 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     return count(math.ceil(trials)), "trials a question"
 
 
-def _ranking(results: Results) -> Iterator[str]:
-    scale = Scale.of(results.weights)
-    rows: list[Sequence[str]] = [RANKING]
-    for row, verdict in zip(results.models[:SHOWN_MODELS], model_verdicts(results), strict=False):
-        rows.append(ranking_cells(row, scale, safe_name(row.name, WIDEST_NAME) + model_remark(row), verdict))
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    for cells in rows:
-        texts = (
-            fit_columns(text, width) if at in (1, 5) else text.rjust(width)
-            for at, (text, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        yield "  ".join(texts).rstrip()
-    if len(results.models) > SHOWN_MODELS:
-        yield f"      and {len(results.models) - SHOWN_MODELS} more"
-
-
 def decided(results: Results) -> str:
     """Number of decided comparisons, in a sentence."""
     nothing = is_alarmed(results.decisions, results.warnings)
@@ -125,28 +123,22 @@ def decided(results: Results) -> str:
     return f"{done} of {several(len(results.pairs), 'score')} {'is' if alone else 'are'} as precise as was asked"
 
 
-def _pair_lines(results: Results) -> Iterator[str]:
-    """What each pair that is not decided would need, the nearest to a decision first, and the promise."""
+def _needs(results: Results, names: Mapping[str, str]) -> Iterator[str]:
+    """What each pair that is not decided would need, the nearest to a decision first."""
     undecided = sorted(
         (pair for pair in results.pairs if pair.verdict in UNDECIDED),
         key=lambda pair: math.inf if pair.trials_needed is None else pair.trials_needed,
     )
-    yield from (
-        f"{pair_names(pair.better, pair.worse)} {_pair_need(results, pair)}." for pair in undecided[:SHOWN_PAIRS]
-    )
+    for pair in undecided[:SHOWN_PAIRS]:
+        yield f"{pair_names(pair.better, pair.worse, names)} {_pair_need(results, pair)}."
     if undecided:
         further = len(undecided) - SHOWN_PAIRS
         yield f"{f'and {further} more: see the report; ' if further > 0 else ''}{decided(results)}."
-    if (counted := counted_sentence(results)) is not None:
-        yield counted
-    if (promised := promise_line(results)) is not None:
-        yield f"promise   {promised}"
 
 
-def pair_names(better: str, worse: str | None) -> str:
-    """Both models of a pair, or the one that is compared with a value."""
-    first = safe_name(better, WIDEST_NAME)
-    return first if worse is None else f"{first} and {safe_name(worse, WIDEST_NAME)}"
+def pair_names(better: str, worse: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Both models of a pair, or the one that is compared with a value; some have shorter `names`."""
+    return " and ".join(names.get(one) or safe_name(one, WIDEST_NAME) for one in (better, worse) if one is not None)
 
 
 def _pair_need(results: Results, pair: PairRow) -> str:
@@ -188,19 +180,24 @@ def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
         yield f"          and {len(rows) - SHOWN_ROWS} more batches"
 
 
-def _warnings(results: Results) -> Iterator[str]:
+def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
     """What is as frequent in the answers of several models is one warning."""
     alike: dict[tuple[str, str], list[Caution]] = {}
     for warning in results.warnings:
         same = warning.text.partition(" of its answers ")[2] or f"{warning.model}: {warning.text}"
         alike.setdefault((warning.kind, same), []).append(warning)
-    for warning, *others in list(alike.values())[:SHOWN_WARNINGS]:
+    shown = list(alike.values())[: 1 if briefly else SHOWN_WARNINGS]
+    further = len(alike) - len(shown)
+    for warning, *others in shown:
         subject = "" if warning.model is None else f"{safe_name(warning.model, WIDEST_NAME)}: "
-        text = shorten(safe_line(warning.text, LONGEST_REASON), LONGEST_WARNING, placeholder=" …")
-        more = f" (and so of {several(len(others), 'more model')})" if others else ""
-        yield f"warning   {subject}{text}{more}"
-    if len(alike) > SHOWN_WARNINGS:
-        yield f"          and {several(len(alike) - SHOWN_WARNINGS, 'more warning')} in {RESULTS_FILE}"
+        text = f"{subject}{safe_line(warning.text, LONGEST_REASON)}"
+        if briefly:
+            yield f"warning   {shorten(text, SHORT_WARNING, placeholder=' …')}{f', {further} more' if further else ''}"
+            return
+        alike_too = f" (and so of {several(len(others), 'more model')})" if others else ""
+        yield f"warning   {shorten(text, LONGEST_WARNING, placeholder=' …')}{alike_too}"
+    if further:
+        yield f"          and {several(further, 'more warning')} in {RESULTS_FILE}"
 
 
 # -- costs and pending batches, for every display ---------------------------------------------------------------------

@@ -13,19 +13,14 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
-from rich.text import Text
 
-from adaptive_eval.record.lines import safe_line, safe_name, several
-from adaptive_eval.record.results import ModelRow
-from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.lines import safe_line, several
 
 WINDOW_SECONDS = 30.0
 GAP = re.compile(r"  +")
 """Between two columns."""
 NEXT = "Next: "
-"""Before the command to type next, which is never wrapped."""
+"""Before the command to type next."""
 
 
 class Rates:
@@ -74,45 +69,40 @@ MOST_PLACES = 6
 _SCALE = ("", "k", "M", "G", "T")
 
 
-def fit_columns(text: str, width: int) -> str:
-    """The text in exactly so many columns of a terminal, filled up or without its middle; some characters take two."""
-    clean = end = safe_line(text)
-    if cell_len(clean) <= width:
-        return set_cell_size(clean, width)
-    while end and cell_len(end) > (width - 1) // 2:
+def cut_middle(text: str, width: int, tail: int) -> str:
+    """The text in at most so many columns of a terminal: of a longer one its beginning, and its end in `tail` columns
+    at most; some characters take two."""
+    if cell_len(text) <= width:
+        return text
+    start = end = text
+    while cell_len(end) > tail:
         end = end[1:]
-    return f"{set_cell_size(clean, width - 1 - cell_len(end))}…{end}"
+    while cell_len(start) > width - 1 - cell_len(end):
+        start = start[:-1]
+    return f"{start}…{end}"
+
+
+def fit_columns(text: str, width: int) -> str:
+    """The text in exactly so many columns, filled up or without its middle."""
+    return set_cell_size(cut_middle(safe_line(text), width, (width - 1) // 2), width)
+
+
+COMMAND = re.compile(r"([\w-]+:?)? *(adaptive-eval|inspect) ")
+"""A line that is a command, perhaps behind a word that says what for."""
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text in lines of at most so many columns; what goes on stands below the last column, and not below others."""
+    """The text in lines of at most so many columns; what goes on stands below the last column, and not below others. A
+    command stays in one line, so that it can be copied."""
     lines = []
     for line in text.split("\n"):
-        if line.startswith(NEXT):
+        if COMMAND.match(line):
             lines.append(line)
             continue
         last = min(max((gap.end() for gap in GAP.finditer(line)), default=0), width // 2)
-        lines += wrap(line, width, subsequent_indent=last * " ", break_long_words=False, break_on_hyphens=False) or [""]
-    return "\n".join(lines)
-
-
-class FittingName:
-    """A name in a table, behind some words: where it does not fit, it loses its middle and not its end. What comes
-    `after` it is there if all of it fits."""
-
-    def __init__(self, name: str, longest: int, words: str = "", style: str = "", after: str = "") -> None:
-        self._name, self._words, self._style, self._after = safe_name(name, longest), words, style, after
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        words = cell_len(self._words)
-        return Measurement(max(words, 1), words + cell_len(self._name + self._after))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = min(options.max_width - cell_len(self._words), cell_len(self._name))
-        name = fit_columns(self._name, width) if width > 0 else ""
-        whole = self._words + self._name + self._after
-        fits = cell_len(whole) <= options.max_width
-        yield Text(whole if fits else self._words + name, style=self._style, no_wrap=True)
+        wide = "".join(ch + "\0" * (cell_len(ch) - 1) for ch in line)  # as long as it is wide
+        lines += wrap(wide, width, subsequent_indent=last * " ", break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join(lines).replace("\0", "")
 
 
 def count(value: float) -> str:
@@ -201,18 +191,3 @@ def fenced_block(text: str, language: str) -> str:
 def _pad(text: str, width: int, left: bool) -> str:
     space = " " * (width - cell_len(text))
     return text + space if left else space + text
-
-
-RANKING = ("tier", "model", "score", "95% interval", "trials", "verdict")
-"""The columns of a ranking."""
-
-
-def ranking_cells(row: ModelRow, scale: Scale, name: str, verdict: str) -> list[str]:
-    """The cells of a model under `RANKING`."""
-    tier = "-" if row.score is None else str(row.tier)
-    return [tier, name, scale.score(row.score), scale.interval(row.lo, row.hi), f"{row.trials:,}", verdict]
-
-
-def model_remark(row: ModelRow) -> str:
-    """The remark behind a model's name, if any."""
-    return " (set aside)" if row.set_aside is not None else " (recorded)" if row.recorded is not None else ""

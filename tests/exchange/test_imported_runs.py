@@ -185,7 +185,9 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
         view = read_view(tmp_path / name)
         if name == "open":
             assert view.ended == "Imported: these are the trials of logs, judged once."
-            assert view.next_step == f"Next: go on: adaptive-eval run CONFIG --run-dir {view.place}"
+            (step,) = view.next_steps
+            assert step.says == f"fill in the addresses in {view.place}/config.yaml, then:"
+            assert step.command == f"adaptive-eval run {view.place}/config.yaml --run-dir {view.place}"
     assert results["run"]["reason"] in (Reason.SETTLED, Reason.OUT_OF_REACH)
     assert pair["verdict"] == "resolved"
 

@@ -43,6 +43,7 @@ MASKED: Mapping[str, str] = {
     "version": "of the package, or of a server's software",
     "pid": "the operating system numbers processes",
     "host": "the name of the machine",
+    "arguments": "how the run was started",
     "replica": "the operating system chooses ports",
     "kills": "the same run killed or not",
     "waited_for": "nothing of a run that was killed",

@@ -67,7 +67,7 @@ def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_al
     assert again.exit_code == ExitCode.WORSE
     assert json.loads((run / "results.json").read_text())["run"]["active_seconds"] == active > 0.0
     assert (
-        "to do     this start asked nothing, the outcome is an earlier one's: for a new build begin anew ("
+        "to do     this start asked nothing, the outcome is an earlier one's: for a new build begin anew:\n"
         in again.output
     )
     assert trials_in(tmp_path / "baseline") == 30 * 80 > 2 * trials_in(tmp_path / "gate")
@@ -84,7 +84,8 @@ def test_the_comment_of_the_guide_s_workflow_links_to_the_report() -> None:
 def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) -> None:
     code, output = gate(tmp_path, "coin-01", "true")
     assert code == ExitCode.WORSE, output
-    told = rf"^FAIL: build {SCORE}, production {SCORE}, difference -{POINTS} \(-[\d.]+ to -[\d.]+\): worse than"
+    apart = rf"difference -{POINTS} \(95% interval -[\d.]+ to -[\d.]+\)"
+    told = rf"^FAIL: build {SCORE}, production {SCORE}, {apart}; worse than"
     assert re.search(told, output, re.MULTILINE) and output.count("FAIL: ") == 1
     assert "go on: " not in output
     found = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
@@ -93,7 +94,7 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     assert [line.split(":")[0] for line in report(tmp_path, "summary").splitlines()[:3]] == ["gate", "", "FAIL"]
     verdict, _, _, _, *ranked, _, ending, _, promise = report(tmp_path, "pr").splitlines()
     assert verdict.startswith("**FAIL: build ") and verdict.endswith("**")
-    cells = [[cell.strip() for cell in line.split("|")[2:5]] for line in ranked]
+    cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in ranked]
     assert [name for name, _, _ in cells] == ["production", "build"]
     assert all(re.fullmatch(SCORE, score) and re.fullmatch(rf"{SCORE} .. {SCORE}", lo_hi) for _, score, lo_hi in cells)
     assert re.match(r"1 of 1 comparison is decided\. Cost: [\d,]+ trials \(", ending)
@@ -117,7 +118,7 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
 def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, delta: str) -> None:
     code, output = gate(tmp_path, build, "true", **{"stopping.delta": delta})
     assert code == ExitCode.REACHED, output
-    said = rf"^PASS: build {SCORE}, production {SCORE}, .*: not worse than production by more than \d+ points\.$"
+    said = rf"^PASS: build {SCORE}, production {SCORE}, .*; not worse than production by more than \d+ points\.$"
     assert re.search(said, output, re.MULTILINE)
     assert "FAIL:" not in output and "go on: " not in output
 
@@ -132,7 +133,7 @@ def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
     failed = replace(results, gate=(*results.gate, replace(results.gate[0], outcome="FAIL")))
     beside = Ending(reason=Reason.OUT_OF_REACH, results=failed, trials=9)
     assert beside.exit_code is ExitCode.WORSE
-    assert next(beside.next_steps("run x.yaml", "RUN")).startswith("raise trials.max to "), "another asks no more"
+    assert next(beside.next_steps("RUN")).says.startswith("raise trials.max to "), "another asks no more"
 
 
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:

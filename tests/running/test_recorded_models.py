@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,21 +189,23 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
         patch.setitem(SKILLS, NEW, 0.55)
         ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))
     assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
-    (pair,), (step,) = ended.results.pairs, ended.next_steps("run x.yaml --set trials.max=4", "runs/x")
+    (pair,), (step,) = (
+        ended.results.pairs,
+        replace(ended, arguments=("x.yaml", "--set", "trials.max=4")).next_steps("RUN"),
+    )
     told = "\n".join(findings(ended.results, None, None))
     if recorded > most:
-        assert pair.trials_needed is not None and "raise trials.max to " in step and "a recording of" not in told + step
+        assert pair.trials_needed is not None and "raise trials.max to " in step.says
+        assert "a recording of" not in told + step.says
         return
     need = recording_need(ended.results, pair)
     assert pair.trials_needed is None and need is not None and need.there == 4
     if most == recorded:
         assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
     assert f"would need a recording of bob with about {need.trials} trials a question, in place of 4." in told
-    assert "raise trials.max" not in step and "with a recording of bob with about " in step
-    more = f"--set trials.max={need.trials}" if need.trials > most else "--set trials.max=4"
-    assert step.endswith(
-        f"hen: run x.yaml {more} --fresh" if need.trials <= most else f"hen: run x.yaml --fresh {more}"
-    )
+    assert "raise trials.max" not in step.says and "begin anew with a recording of bob with about " in step.says
+    more = f"--fresh --set trials.max={need.trials}" if need.trials > most else "--set trials.max=4 --fresh"
+    assert step.command == f"adaptive-eval run x.yaml {more}"
 
 
 def refused(match: str) -> Any:

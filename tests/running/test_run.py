@@ -26,14 +26,14 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.ending import TWICE
+from adaptive_eval.record.ending import ENOUGH
 from adaptive_eval.record.results_file import read_results
 from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import CommitBatch, RunReader, RunResumed, Store, events_of_kind
 
-CONTINUE = r"to do     go on: adaptive-eval run\s+\S*run\.yaml"
+CONTINUE = r"to do     go on:\n          adaptive-eval run \S*run\.yaml"
 
 
 def results(directory: Path) -> dict[str, object]:
@@ -443,21 +443,29 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tc
 
 
 def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
-    ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2")
+    ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2", "--set", "stopping.delta=.001")
     assert ended.exit_code == ExitCode.SPENT
-    (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("to do")]
-    said, _, command = advice.partition(f" ({TWICE}), then: ")
+    advice, command = _advice(ended.stdout)
+    said = advice.removesuffix(f" ({ENOUGH}):")
     command, _, larger = command.partition(" --set trials.max=")
     results = read_results(site.directory())
     assert results is not None and "trials.max" not in command
     needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
     assert needed and int(larger) >= 2 * max(one or 0.0 for one in needed), "it would be given up again"
-    assert said == f"to do     raise trials.max to {larger}" and command.startswith("adaptive-eval run ")
-    # whoever watches knows the limits of now, but not whether they stand in a file
-    again = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=3", "--set", "budget.trials=1000")
-    assert again.exit_code == ExitCode.SPENT
+    assert said == f"to do     raise trials.max to {larger}"
+    assert command.startswith("adaptive-eval run ") and " --set stopping.delta=.001" in command
+    # whoever watches is told the same
     watched = CliRunner().invoke(app, ["monitor", str(site.directory()), "--once", "--display", "plain"])
-    assert "adaptive-eval run CONFIG " in watched.stdout and "--set budget.trials=1000" in watched.stdout
+    assert _advice(watched.stdout) == _advice(ended.stdout)
+    again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--set", f"trials.max={larger}", "--display", "plain"])
+    assert again.exit_code in (0, 3) and "stopping.delta" not in again.output.partition("to do")[0], again.output
+
+
+def _advice(printed: str) -> tuple[str, str]:
+    """What there is to do, and the command that does it."""
+    lines = printed.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("to do"))
+    return lines[at], lines[at + 1].strip()
 
 
 def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:
@@ -465,11 +473,11 @@ def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_b
         trials={"min": 2, "max": 30}, budget={"trials": 60}, store={"folder": str(site.folder / "more")}
     )
     ended = site.run(config, "--set", "trials.max=2")
-    for told, fresh in (("raise budget.trials to ", False), ("begin anew (--fresh, ", True)):
+    for told, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
         assert ended.exit_code == ExitCode.SPENT
-        (advice,) = [line for line in ended.stdout.splitlines() if line.startswith("to do")]
+        advice, command = _advice(ended.stdout)
         assert told in advice and " and trials.max to " in advice
-        words = shlex.split(advice.partition("then: ")[2])
+        words = shlex.split(command)
         assert any(word.startswith("budget.trials=") for word in words) and ("--fresh" in words) == fresh
         ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])
     (directory,) = (site.folder / "more").iterdir()

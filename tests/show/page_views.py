@@ -137,7 +137,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         events=tuple(map(event_view, events)),
         elapsed=elapsed,
         ended=None if controller.finished is None else ending.why,
-        next_step=None if controller.finished is None else ending.next_step("RUN"),
+        next_steps=() if controller.finished is None else tuple(ending.next_steps("RUN")),
     )
 
 

@@ -16,7 +16,6 @@ from page_views import simulated, world
 from played import Played, prepared
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
@@ -35,10 +34,11 @@ from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import LiveDisplay, detail, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
+from adaptive_eval.show.ranking import abbreviated, ranking_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import FittingName, count, fit_columns, wrapped
+from adaptive_eval.show.text import count, fit_columns, wrapped
 from adaptive_eval.store import (
     BaselineAsked,
     Change,
@@ -84,7 +84,7 @@ class Watched(Bed):
         finally:
             display.closed()
         results = results_of(self.subject, self.controller, scheduler.state.spent.usages)
-        display.ended(how_it_ended(Reason.SETTLED, self.take(), self.directory, results), "adaptive-eval run x.yaml")
+        display.ended(how_it_ended(Reason.SETTLED, self.take(), self.directory, results))
 
 
 def how_it_ended(
@@ -94,7 +94,8 @@ def how_it_ended(
     results: Results | None = None,
     lost: Mapping[str, Lost] = MappingProxyType({}),
 ) -> Ended:
-    return Ended(reason=reason, results=results, trials=status.trials, lost=lost, status=status, directory=directory)
+    known = {"reason": reason, "results": results, "trials": status.trials, "lost": lost, "status": status}
+    return Ended(**known, directory=directory, arguments=("my run.yaml",))
 
 
 async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,25 +114,42 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     assert all(len(line) <= 120 or line.startswith(("Next: ", "answers ", "to do ")) for line in lines)
 
 
-def ten_models() -> Results:
+TEN = tuple(f"model-{number:02}" for number in range(10))
+LONG = tuple(f"organisation/a-long-name-{'instruct' * (number % 2)}-step-{number:02}000" for number in range(10))
+WIDE = tuple(f"通义千问二点五七十二亿参数指令{number}" for number in range(10))
+
+
+def ten_models(names: tuple[str, ...] = TEN) -> Results:
     """Results of ten models of which no neighbours are told apart."""
-    view = simulated(world(tuple(f"model-{number:02}" for number in range(10)), 4), looks=1)
+    view = simulated(world(names, 4), looks=1)
     assert view.results is not None
     pairs = tuple(replace(pair, verdict="out_of_reach", trials_needed=200.0) for pair in view.results.pairs)
     return replace(view.results, pairs=pairs)
 
 
-async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(tmp_path: Path) -> None:
-    bed, found = Watched(tmp_path), ten_models()
+@pytest.mark.parametrize("names", [TEN, LONG, WIDE])
+async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    bed, found = Watched(tmp_path), ten_models(names)
     await bed.show(QuietDisplay())
+    found = replace(found, warnings=tuple(Caution("odd", None, "a warning " * at) for at in (40, 41, 42)))
     ended = how_it_ended(Reason.OUT_OF_REACH, bed.take(), Path("runs/ten"), found)
-    _, *lines = wrapped(last_screen(ended, "adaptive-eval run ten.yaml"), 80).splitlines()
-    assert len(lines) <= 24 and all(len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPU hours
-    assert lines[:1] == list(finding(found)) and lines[1] == ended.why
-    assert [line.split()[1] for line in lines[3:13]] == [row.name for row in found.models]
-    assert "and 7 more: see the report; 0 of 9 comparisons are decided." in lines
-    assert "answers   adaptive-eval export runs/ten --format jsonl" in lines
-    assert lines[-1] == "Next: adaptive-eval report runs/ten"
+    _, *lines = last_screen(ended, 80, 24).splitlines()
+    assert len(lines) <= 24 and all(cell_len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPUs
+    head = lines.index(next(line for line in lines if line.startswith("tier  model")))
+    assert " ".join(lines[: head - 1]) == " ".join(finding(found)) and lines[head - 1] == ended.why
+    rows = [line.split() for line in lines[head + 1 : head + 11]]
+    assert len({row[1] for row in rows}) == 10, "names stay apart"
+    assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
+    assert (rows[0][1] == names[0]) == (names is TEN)
+    assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
+    assert lines[-4] == "answers   adaptive-eval export runs/ten --format jsonl"
+    assert lines[-3].startswith("to do     raise trials.max to 400 (decided the rest in 6 of 10 such runs)")
+    assert lines[-2:] == [
+        "          adaptive-eval run 'my run.yaml' --set trials.max=400",
+        "Next: adaptive-eval report runs/ten",
+    ]
 
 
 def test_a_warning_is_cut_between_words() -> None:
@@ -168,6 +186,8 @@ def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> Non
     decisions = {**found.decisions, "objective": {"kind": "baseline", "baseline": base, "gate": True}}
     shown = standings(replace(found, models=found.models[:3], pairs=pairs, gate=gate, decisions=decisions))
     assert [str(one.clause) for one in shown] == ["PASS", "the baseline", "FAIL"]
+    text = ranking_text(shown, Scale(0.0, 1.0), None, gated=True)
+    assert text.head.split()[0] == "model" and text.lines[1][0].split()[0] == base, "it puts nobody in a tier"
 
 
 async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
@@ -302,23 +322,22 @@ def standing(name: str, verdict: Verdict, relation: str, other: str, tier: int =
         sampling={},
         prior_depth=0.0,
     )
-    return Standing(row, Clause(verdict, relation, other))
+    return Standing(row, (Clause(verdict, relation, (other,)),))
 
 
-def test_a_narrow_terminal_cuts_names_and_never_numbers() -> None:
-    row = standing("a" * 60, Verdict.OPEN, "open against", "b" * 60)
-    console = Console(file=io.StringIO(), width=80, record=True)
-    console.print(ranking([row], Scale(0.0, 1.0), 9))
-    header, line = console.export_text().splitlines()
-    for word in ("87.5%", "82.2% .. 92.8%", "12,345", "open against"):
-        assert word in line
-    assert "95% interval" in header and len(line) <= 80
+def test_a_narrow_terminal_cuts_names_and_never_scores() -> None:
+    rows = [standing("a" * 60, Verdict.OPEN, "open against", "b" * 60), standing("b" * 60, Verdict.OPEN, "", "a" * 60)]
+    head, ((before, verdict), _), names = ranking_text(rows, Scale(0.0, 1.0), 80, gated=False)
+    for word in ("87.5%", "82.2% .. 92.8%", names["a" * 60]):
+        assert word in before.split("  ")
+    assert verdict == f"open against {names['b' * 60]}"
+    assert "95% interval" in head and len(before + verdict) <= 80 and "trials" not in head
 
 
 async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
     await bed.show(QuietDisplay())
-    names = [f"Qwen3-8B-step-{number:02d}000" for number in range(10)]
+    names = [f"Qwen3-8B-step-{number}000" for number in range(10)]
     rows = [
         standing(name, Verdict.RESOLVED, "better than", following, tier)
         for tier, (name, following) in enumerate(zip(names, [*names[1:], names[0]], strict=True), 1)
@@ -347,15 +366,16 @@ def test_an_interval_does_not_leave_the_scale() -> None:
 @pytest.mark.parametrize(
     ("reason", "last"),
     [
-        (None, "to do     go on: go on"),
-        (Reason.BLOCKED, "to do     see to what is missing, then: go on"),
-        (Reason.BUDGET, "to do     raise the budget, then: go on"),
+        (None, "to do     go on:"),
+        (Reason.BLOCKED, "to do     see to what is missing, then:"),
+        (Reason.BUDGET, "to do     raise the budget, then:"),
     ],
 )
 async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
     bed = Watched(tmp_path)
     await bed.show(QuietDisplay())
-    assert last_screen(how_it_ended(reason, bed.take(), tmp_path), "go on").splitlines()[-1] == last
+    *_, told, command = last_screen(how_it_ended(reason, bed.take(), tmp_path)).splitlines()
+    assert told == last and command == "          adaptive-eval run 'my run.yaml'"
 
 
 SERVER, GRADER = (
@@ -381,9 +401,10 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert ended.exit_code is code
     assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
     assert "line of a log" not in ended.why
-    last = last_screen(ended, "go on")
+    last = last_screen(ended)
     assert (
-        ("the server of the judge or verifier, then: go on" in last) and (f"regrade {tmp_path} --config" in last)
+        ("the server of the judge or verifier, then:\n" in last)
+        and (f"regrade {tmp_path} --config 'my run.yaml'" in last)
     ) == mend
     assert ("grader" in last.partition("\n\n")[2]) == mend
     assert "raise trials.max" not in last
@@ -434,8 +455,8 @@ async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None
     for row in rows:
         before = row[: row.index("%") + 1]
         assert cell_len(before) == column + len("score")
-    assert fit_columns("模型一", 4) == "模 …" and fit_columns("模型", 6) == "模型  "
-    assert fit_columns("模型一二", 6) == "模 …二" and fit_columns("model-step-1000", 9) == "mode…1000"
+    assert fit_columns("模型一", 4) == "模… " and fit_columns("模型", 6) == "模型  "
+    assert fit_columns("模型一二", 6) == "模…二 " and fit_columns("model-step-1000", 9) == "mode…1000"
 
 
 def test_what_does_not_fit_goes_on_below_the_text() -> None:
@@ -452,29 +473,26 @@ def test_names_of_common_length_are_whole_in_a_terminal_of_80_columns() -> None:
     names = ("Qwen3-8B-Q4_K_M", "Qwen3-8B-Q8_0")
     rows = [standing(name, Verdict.RESOLVED, "better than", names[1], tier) for tier, name in enumerate(names, 1)]
     console = Console(file=io.StringIO(), width=80, record=True)
-    console.print(ranking(rows, Scale(0.0, 1.0), 1))
+    console.print(ranking(rows, Scale(0.0, 1.0), 80, 1, gated=False))
     _, line, more = (text.rstrip() for text in console.export_text().splitlines())
-    for word in ("Qwen3-8B-Q4_K_M", "82.2% .. 92.8%", "12,345", "better than Qwen3-8B-Q8_0"):
+    for word in ("Qwen3-8B-Q4_K_M", "82.2% .. 92.8%", "better than Qwen3-8B-Q8_0"):
         assert word in line, line
     assert len(line) <= 80 and more.strip() == "and 1 more"
 
 
-def test_the_command_to_type_next_is_never_wrapped() -> None:
-    command = f"Next: adaptive-eval report {'long/' * 30}run"
+@pytest.mark.parametrize("before", ["Next: ", "answers   ", "          "])
+def test_a_command_is_never_wrapped(before: str) -> None:
+    command = f"{before}adaptive-eval report {'long/' * 30}run"
     assert wrapped(f"one two\n{command}", 20) == f"one two\n{command}"
 
 
-def test_checkpoints_are_told_apart_in_a_narrow_terminal() -> None:
-    names = [f"organisation/a-long-model-step-{step}000" for step in range(1, 4)]
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column(no_wrap=True)
-    for name in names:
-        table.add_row(FittingName(name, 40), "as wide as it is")
-    console = Console(width=32, file=io.StringIO(), color_system=None)
-    console.print(table)
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().splitlines() == [f"organis…p-{step}000  as wide as it is" for step in range(1, 4)]
+def test_abbreviated_names_are_told_apart() -> None:
+    checkpoints = [f"organisation/a-long-model-step-{step}000" for step in range(1, 4)]
+    assert list(abbreviated(checkpoints, 15).values()) == [f"organis…ep-{step}000" for step in range(1, 4)]
+    sizes = [f"organisation/model-{size}b-instruct-final" for size in (7, 8)]
+    assert list(abbreviated(sizes, 22).values()) == [f"orga…{size}b-instruct-final" for size in (7, 8)]
+    inside = [f"{'a' * 30}{at}{'b' * 30}" for at in range(2)]
+    assert list(abbreviated(inside, 9).values()) == ["aaaaaa…#1", "aaaaaa…#2"], "no cut shows it"
 
 
 async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.record.ending import Advice, Ending, published
 from adaptive_eval.record.finding import counted_sentence, difference, finding, model_verdicts
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import CallRow, Caution, EarlyEnd, Results
@@ -71,11 +72,23 @@ def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
 
 
 def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(view: RunView) -> None:
-    assert view.next_step is not None
-    top, _, _ = markdown(view).partition("## Cost")
-    for text in (top, summary(view)):
-        assert view.next_step in text and f"adaptive-eval monitor {view.place} --web" in text
-    assert "Next:" not in markdown(replace(view, ended=None, next_step=None)), "it goes on"
+    command = "adaptive-eval run x.yaml --set stopping.delta=.1"
+    shown = replace(view, next_steps=(Advice("do *this*:", command), Advice("then that")))
+    top, _, _ = markdown(shown).partition("## Cost")
+    assert f"\n\nNext: do \\*this\\*:\n\n```sh\n{command}\n```\n\nthen that\n\n" in top, "a command is code"
+    assert f"\nNext: do *this*:\n  {command}\nthen that\n" in summary(shown)
+    for text in (top, summary(shown)):
+        assert f"adaptive-eval monitor {view.place} --web\n" in text
+    assert view.next_steps and "Next:" not in markdown(replace(view, ended=None, next_steps=())), "it goes on"
+
+
+def test_the_command_to_go_on_is_that_of_the_run_without_folders_of_this_machine() -> None:
+    typed = ("/home/me/x.yaml", "--set", "stopping.error=.1", "--set", "trials.max=4", "--run-dir", "/data/x")
+    ending = Ending(reason=None, results=None, trials=0, arguments=typed)
+    (own,), (shown,) = ending.next_steps("runs/x"), published(ending).next_steps("runs/x")
+    assert own.command == f"adaptive-eval run {' '.join(typed)}"
+    hidden = "adaptive-eval run …/x.yaml --set stopping.error=.1 --set trials.max=4 --run-dir …/x"
+    assert shown.command is not None and shown.command.replace("'", "") == hidden
 
 
 def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunView, run: Path) -> None:
@@ -339,9 +352,9 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     in_pairs = {**killed.decisions, "trials": {"favour": "time", "seeds": "coupled"}}
     assert counted_sentence(replace(killed, decisions=in_pairs)) is None
     assert all(left in write(replace(view, results=killed)) for write in (markdown, summary, pull_request))
-    stopped = replace(shown, ended="Stopped.", next_step="Next: go on.")
-    assert "Stopped. Next: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
-    assert "Stopped. Next: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
+    stopped = replace(shown, ended="Stopped.", next_steps=(Advice("go on."),))
+    assert "Stopped.\n\nNext: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
+    assert "Stopped.\n\nNext: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
     for verdict, said in (("resolved", False), ("out_of_reach", True)):
         judged = replace(ahead, pairs=tuple(replace(pair, verdict=verdict) for pair in ahead.pairs))
         comment = pull_request(replace(stopped, results=_ended_by(judged, "out_of_reach")))

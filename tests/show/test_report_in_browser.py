@@ -100,9 +100,11 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
     (told,) = seen["cost"]
     lines = page.evaluate("document.querySelector('header p.quiet').getBoundingClientRect().height / 22")
     assert width < 1280 or lines < 1.5, "one line below the name"
-    assert f" · {cost.trials:,} trials ({cost.trials / cost.fixed_trials:.0%} of a fixed design) · " in told
-    assert (run.next_step is None) == (kind == "stopped"), "that goes on"
-    assert (run.next_step or "") in page.inner_text(".lead")
+    assert f" · {cost.trials:,} of a fixed design's {cost.fixed_trials:,} trials · " in told
+    assert bool(run.next_steps) == (kind != "stopped"), "that goes on"
+    for step in run.next_steps:
+        assert step.says in page.inner_text(".next")
+        assert step.command is None or step.command in page.locator(".next pre.command").all_inner_texts()
     assert page.locator("details.part[open]").count() == 0
     page.click("text=questions and their answers")
     assert page.locator("#questions details.part[open]").count() == 1

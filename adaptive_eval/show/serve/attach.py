@@ -1,7 +1,6 @@
 """Showing a run in another terminal: the displays of `run`, driven by what the run has stored."""
 
 import asyncio
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from operator import mul
@@ -17,11 +16,12 @@ from adaptive_eval.record.status import Status
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import title_line
 from adaptive_eval.show.plain import pending
+from adaptive_eval.show.ranking import WIDEST_NAME
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
-from adaptive_eval.show.summary import SHOWN_WARNINGS, WIDEST_NAME, findings
+from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
 from adaptive_eval.show.text import count, fit_columns
-from adaptive_eval.store import ServersNoticed, SettingsChanged, events_of_kind, events_since_start, is_held
+from adaptive_eval.store import ServersNoticed, events_of_kind, events_since_start, is_held
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.whereabouts import holds_ledger
 
@@ -105,17 +105,8 @@ def _known_so_far(feed: Feed, status: Status) -> Iterator[str]:
 def show_end(feed: Feed, display: Display) -> ExitCode:
     """Show how the run has ended."""
     found = ended_of_feed(feed)
-    display.ended(found, continuing_command(feed))
+    display.ended(found)
     return found.exit_code
-
-
-def continuing_command(feed: Feed) -> str:
-    """The command that continues the run under its limits of now, which need not stand in a file; only who started it
-    knows its configuration's name."""
-    changed = [change for one in events_of_kind(feed.sums.events, SettingsChanged) for change in one.changes]
-    now = {path: value for path, _, value in changed if path.startswith(("budget.", "trials.max"))}
-    sets = [word for path, value in now.items() if value is not None for word in ("--set", f"{path}={value}")]
-    return f"adaptive-eval run CONFIG {shlex.join(['--run-dir', str(feed.directory), *sets])}"
 
 
 class _Shown:

@@ -5,7 +5,7 @@ import numpy as np
 from adaptive_eval.config.planning import budget_of
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.ending import Ended, build_ended
-from adaptive_eval.record.finding import NOTHING_FOUND, Findings
+from adaptive_eval.record.finding import NOTHING_FOUND, Findings, finding
 from adaptive_eval.record.sites import answers_by_site, site_rows
 from adaptive_eval.record.snapshot import batch_rows
 from adaptive_eval.record.status import CurrentTraffic, SiteTraffic, Status, closest_comparison, standings, used_caps
@@ -60,6 +60,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         grading=feed.grading if results is None else results.cost.grading,
         sites=site_rows(feed.sums.events),
         gate=found.gate,
+        finding=finding(found),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from adaptive_eval.store.events.event import Event, Json
+from adaptive_eval.store.events.event import Event, Json, where_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class TrialsImported(Event):
     """Whether answers that repeat another one are counted too, since the user has said that they are samples."""
     seeds_match: bool = False
     """Whether all have the seeds that the configuration gives them: the run goes on as if it had asked them."""
+    arguments: tuple[str, ...] | None = where_known()
+    """Those of `adaptive-eval run` that go on with it."""
 
 
 @dataclass(frozen=True, slots=True)

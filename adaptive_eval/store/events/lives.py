@@ -21,6 +21,8 @@ class RunBegun(Event):
     """Of adaptive-eval."""
     longest_prompts: Mapping[str, int] | None = where_known()
     """Bytes by model: what hard caps have reserved, so that who reads the run need not render a prompt."""
+    arguments: tuple[str, ...] | None = where_known()
+    """Those of `adaptive-eval run` that go on with it, as they were typed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ export function tiles({ view, facts, pulse, live }) {
 
 /** What a run has cost, in a line. @param {RunCost} cost */
 export function inShort(cost) {
-  const parts = [`${plural(cost.trials, "trial")} (${percent(cost.trials / cost.fixed_trials)} of a fixed design)`];
+  const parts = [`${count(cost.trials)} of a fixed design's ${plural(cost.fixed_trials, "trial")}`];
   if (cost.tokens) parts.push(`${count(cost.tokens)} tokens`);
   if (cost.usd) parts.push(usd(cost.usd));
   if (cost.gpu_seconds) parts.push(`${duration(cost.gpu_seconds)} of GPUs`);

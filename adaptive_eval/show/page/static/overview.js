@@ -64,8 +64,17 @@ export function headline({ view, live }) {
     // the end of a gate is what it has found
     outcome && view.error === null && why.startsWith(outcome) ? null : h("span", { class: "quiet" }, why),
     view.counted === null ? null : [" ", h("span", { class: "quiet" }, view.counted)],
-    view.next_step === null ? null : [" ", h("span", { class: "quiet" }, view.next_step)],
   ];
+}
+
+/** What to do next, each command on a line of its own. @param {RunView} view */
+export function nextSteps(view) {
+  if (!view.next_steps.length) return null;
+  const step = (/** @type {RunView["next_steps"][number]} */ { says, command }, /** @type {number} */ at) => [
+    h("p", null, at ? null : h("b", null, "Next: "), plain(says, 1000)),
+    command === null ? null : h("pre", { class: "command" }, plain(command, 4000)),
+  ];
+  return h("div", { class: "next" }, view.next_steps.map(step));
 }
 
 /** How the run has ended: of an error its first line. @param {RunView} view */

@@ -3,7 +3,7 @@
 import { linear, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
 import { interval, narrowInterval, score } from "./facts.js";
-import { headline } from "./overview.js";
+import { headline, nextSteps } from "./overview.js";
 import { isWhole, partOf } from "./rows.js";
 import { term } from "./terms.js";
 import { name, percent, plain } from "./text.js";
@@ -25,37 +25,37 @@ export const ranking = {
   shown: true,
   render(state) {
     const { view, facts } = state;
-    const lead = h("p", { class: "lead" }, headline(state));
-    if (!view.results) return [lead];
+    const lead = [h("p", { class: "lead" }, headline(state)), nextSteps(view)];
+    if (!view.results) return lead;
     const rows = view.results.models;
     const x = plotScale(rows, facts);
     const heads = [
-      h("th", { scope: "col", class: "tier" }, term("tier")),
+      facts.gate ? null : h("th", { scope: "col", class: "tier" }, term("tier")),
       h("th", { scope: "col", class: "model" }, "Model"),
       h("th", { scope: "col", class: "digits" }, term("score", "Score"), h("small", null, "95% interval")),
       h("th", { scope: "col", class: "plot" }, axis(x, facts)),
       h("th", { scope: "col", class: "says" }, "Verdict"),
     ];
     return [
-      lead,
+      ...lead,
       h(
         "table",
         { class: "ranking" },
         h("caption", { class: "unseen" }, "The models from best to worst"),
         h("thead", null, h("tr", null, heads)),
-        tiersOf(rows).map((tier) => tierBody(tier, x, state)),
+        tiersOf(rows, facts).map((tier) => tierBody(tier, x, state)),
       ),
       h("p", { class: "note" }, plain(view.words.promise, 2000)),
     ];
   },
 };
 
-/** @param {ModelRow[]} rows @returns {Tier[]} */
-function tiersOf(rows) {
+/** A gate judges each model by itself, and puts none in a tier. @param {ModelRow[]} rows @param {Facts} facts */
+function tiersOf(rows, { gate }) {
   /** @type {Tier[]} */
   const tiers = [];
   for (const [at, row] of rows.entries()) {
-    const number = row.score === null ? null : row.tier;
+    const number = row.score === null || gate ? null : row.tier;
     const tier = tiers.at(-1);
     if (tier?.number === number) tier.rows.push(row);
     else tiers.push({ number, rows: [row], first: at });
@@ -75,7 +75,7 @@ function tierBody({ number: tier, rows, first }, x, state) {
       h(
         "tr",
         { "data-key": row.name, class: row.set_aside === null ? null : "aside", "data-unseen": unseen(at) },
-        at === 0
+        at === 0 && !facts.gate
           ? h("th", { scope: "rowgroup", rowspan: rows.length, class: "tier" }, h("span", null, tier ?? "–"))
           : null,
         h(

@@ -25,7 +25,7 @@
  * @property {number} elapsed
  * @property {string | null} error
  * @property {string | null} ended
- * @property {string | null} next_step
+ * @property {Advice[]} next_steps
  * @property {string} place
  * @property {string | null} thresholds
  * @property {BatchRow[]} batches
@@ -40,6 +40,12 @@
  * @property {string[]} finding
  * @property {string | null} counted
  * @property {string[]} verdicts
+ */
+
+/**
+ * @typedef {object} Advice
+ * @property {string} says
+ * @property {string | null} command
  */
 
 /**
