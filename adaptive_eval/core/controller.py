@@ -322,7 +322,7 @@ class Controller:
         return self._tally.trials
 
     @property
-    def supply(self) -> AvailableTrials:
+    def available(self) -> AvailableTrials:
         """Trials still available."""
         trials = self.trials
         bench = self.plan.bench
@@ -338,9 +338,9 @@ class Controller:
         if self.finished is not None or some or self.standing is None:
             return self._in_play() & self.plan.bench.asked & (self.finished is None)
         latch = self.plan.judging.latch
-        supply = self.supply
-        wanted = still_wanted(self.standing, supply, self.plan.objective, flying, latch=latch)
-        return wanted & self.plan.bench.asked & (flying | (supply.left > 0))
+        available = self.available
+        wanted = still_wanted(self.standing, available, self.plan.objective, flying, latch=latch)
+        return wanted & self.plan.bench.asked & (flying | (available.left > 0))
 
     def parked_models(self) -> NDArray[np.bool_]:
         """(L,): models of which, where servers are held, nothing is asked beside what is in flight: none of their
@@ -381,8 +381,8 @@ class Controller:
         for model in sorted({batch.model for batch in late}):
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
-        nothing_left = np.zeros_like(self.supply.left)
-        self.standing = self._judged(replace(self.supply, left=nothing_left), calls_stand=True)
+        nothing_left = np.zeros_like(self.available.left)
+        self.standing = self._judged(replace(self.available, left=nothing_left), calls_stand=True)
 
     def result(self) -> Result | None:
         """Result of the latest look; None before the first. Needs the looks to be kept."""
@@ -396,7 +396,7 @@ class Controller:
         bounds, spent = self._tally.bounds(time_outs=True), self._flight.account.spent()
         together = self._tally.variances_by_trial(self.standing.pairs)
         return conclude(
-            self.plan, self.standing, self.supply, self.counts, bounds, self.finished, spent, together, self._decided
+            self.plan, self.standing, self.available, self.counts, bounds, self.finished, spent, together, self._decided
         )
 
     def latest_look(self) -> Look | None:
@@ -494,7 +494,7 @@ class Controller:
         self._tally.commit(done)
         self._set_aside_ungradable(sorted({batch.model for batch in done}))
 
-    def _judged(self, supply: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
+    def _judged(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         plan, bounds = self.plan, self._tally.bounds()
         return judge_look(
             self._tally.estimates,
@@ -502,7 +502,7 @@ class Controller:
             plan.objective,
             self._horizon.rule,
             plan.judging,
-            supply,
+            available,
             bounds,
             plan.estimator,
             p_values=self._keep_looks,
@@ -511,14 +511,14 @@ class Controller:
         )
 
     def _look(self) -> None:
-        supply = self.supply
-        standing = self._judged(supply)
+        available = self.available
+        standing = self._judged(available)
         self._horizon.note_look(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
         self._looks_taken += 1
         self.unhindered = max(
-            self.unhindered, int(self._flight.issued.sum()) + trials_to_horizon(standing, supply) + 1.0
+            self.unhindered, int(self._flight.issued.sum()) + trials_to_horizon(standing, available) + 1.0
         )
         if self._keep_looks:
             self.looks.append(self._described(standing))
@@ -527,7 +527,7 @@ class Controller:
             )
 
     def _described(self, standing: JudgedLook) -> Look:
-        return look_of(standing, self.supply, self._looks_taken - 1, self.plan.bench.questions)
+        return look_of(standing, self.available, self._looks_taken - 1, self.plan.bench.questions)
 
     def _extend(self) -> None:
         """Change the horizon, and look at what is there under the new one: what latched stays, the rest may reopen."""

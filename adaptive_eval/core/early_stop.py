@@ -74,7 +74,7 @@ class EndedRun:
             return None
         counts = controller.counts - controller.overrun
         judged = counts.sum(axis=(1, 2)) / np.maximum(controller.trials, 1)
-        return cls(plan, counts, reason, float(controller.supply.affordable), bool(controller.set_aside), judged)
+        return cls(plan, counts, reason, float(controller.available.affordable), bool(controller.set_aside), judged)
 
     @property
     def why_not(self) -> str | None:

@@ -90,7 +90,7 @@ def judge_look(
     objective: Objective,
     rule: Rule,
     judging: Judging,
-    supply: AvailableTrials,
+    available: AvailableTrials,
     bounds: ScoreBounds | None = None,
     estimator: Estimator = "average",
     *,
@@ -103,7 +103,7 @@ def judge_look(
     """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out.
 
     The models may be those of several benches side by side, each judged by itself. Of the pairs those may be chosen
-    that stand `among` all in these places: `memory` and `supply` are of them, and so is all that comes of it. Where
+    that stand `among` all in these places: `memory` and `available` are of them, and so is all that comes of it. Where
     some pairs are judged by trials with the same seeds, `paired` has what these say, for each way to see it. Where
     `calls_stand`, nothing latches that has not latched before.
     """
@@ -111,20 +111,20 @@ def judge_look(
     evidence, compared = ways[0], estimates.on(estimator)
     judged, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
     memory = memory if calls_stand else judged
-    fixed = fixed_share(compared, evidence, supply.recorded)
-    reach, certain = _reach(evidence, supply, fixed), cautious(ways)
+    fixed = fixed_share(compared, evidence, available.recorded)
+    reach, certain = _reach(evidence, available, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
     order = _by_bench(-compared.score, benches)
-    pairs = evidence.with_evidence(_comparisons(objective, order, evidence, supply))
+    pairs = evidence.with_evidence(_comparisons(objective, order, evidence, available))
     verdicts_of = partial(
         _verdicts,
         evidence,
         memory,
         ahead,
         reach,
-        supply=supply,
+        available=available,
         spent=_spent(level, evidence),
         futility=judging.futility_under(level, evidence),
         ungraded_decide=pairs_that_hinge(ways, level, judging),
@@ -170,9 +170,9 @@ def _ways_to_see_it(
     return [replace(graded, information=np.minimum(one.information, two.information)), one, two]
 
 
-def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: AvailableTrials) -> IndexArray:
+def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials) -> IndexArray:
     """The objective's comparisons (n, 2), the model placed higher first; who was set aside comes after all others."""
-    in_play_first = order[_by_bench(supply.set_aside[order], evidence.benches)]
+    in_play_first = order[_by_bench(available.set_aside[order], evidence.benches)]
     pairs = _by_rank(order, _asked_of_each(objective, in_play_first, evidence.benches))
     return pairs if evidence.margin is None else _ahead_first(evidence, pairs)
 
@@ -211,11 +211,11 @@ def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
     return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
-def _reach(evidence: Evidence, supply: AvailableTrials, fixed: FloatArray) -> FloatArray:
+def _reach(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
     """Information that each pair could have if all that is left went to it; 1 is the horizon."""
-    held = supply.known_outcomes()[evidence.first] + supply.known_outcomes()[evidence.second]
+    held = available.known_outcomes()[evidence.first] + available.known_outcomes()[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = information_from(np.where(held > 0, 1.0 + supply.affordable / held, np.inf), fixed)
+        growth = information_from(np.where(held > 0, 1.0 + available.affordable / held, np.inf), fixed)
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
@@ -232,15 +232,15 @@ def _verdicts(
     reach: FloatArray,
     pairs: IndexArray,
     *,
-    supply: AvailableTrials,
+    available: AvailableTrials,
     spent: BoolArray,
     futility: float | None,
     ungraded_decide: BoolArray,
 ) -> NDArray[np.intp]:
-    """Positions in VERDICTS: what latched comes first, then blocked, then what the supply allows."""
+    """Positions in VERDICTS: what latched comes first, then blocked, then what the trials left allow."""
     at = evidence.positions(pairs)
-    left = np.append(supply.left, 0)
-    set_aside = np.append(supply.set_aside, False)
+    left = np.append(available.left, 0)
+    set_aside = np.append(available.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]
     over = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
     power = ahead.power(at)
@@ -254,24 +254,24 @@ def _verdicts(
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
-def trials_to_horizon(standing: JudgedLook, supply: AvailableTrials) -> float:
+def trials_to_horizon(standing: JudgedLook, available: AvailableTrials) -> float:
     """The most further trials that one of the undecided comparisons would need, were it to get them all."""
     left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
-    return float(_trials_needed(standing, supply, standing.pairs[left]).max(initial=0.0))
+    return float(_trials_needed(standing, available, standing.pairs[left]).max(initial=0.0))
 
 
-def trials_to_horizons(standing: JudgedLook, supply: AvailableTrials) -> FloatArray:
+def trials_to_horizons(standing: JudgedLook, available: AvailableTrials) -> FloatArray:
     """`trials_to_horizon` for each of several benches."""
     most = np.zeros(standing.evidence.benches)
     pairs = standing.pairs[standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)]
-    np.maximum.at(most, pairs[:, 0] // standing.evidence.models, _trials_needed(standing, supply, pairs))
+    np.maximum.at(most, pairs[:, 0] // standing.evidence.models, _trials_needed(standing, available, pairs))
     return most
 
 
-def _trials_needed(standing: JudgedLook, supply: AvailableTrials, pairs: IndexArray) -> FloatArray:
+def _trials_needed(standing: JudgedLook, available: AvailableTrials, pairs: IndexArray) -> FloatArray:
     """The trials that each of the pairs would need to its horizon."""
     at = standing.evidence.positions(pairs)
-    information, held = standing.evidence.information[at], supply.known_outcomes()[pairs].sum(axis=1)
+    information, held = standing.evidence.information[at], available.known_outcomes()[pairs].sum(axis=1)
     further = trials_for(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
     return np.asarray(np.multiply(held, further, where=held > 0, out=np.zeros(len(held))))
 
@@ -291,34 +291,34 @@ def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[n
     return np.asarray(power_by(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
 
 
-def look_of(standing: JudgedLook, supply: AvailableTrials, index: int, questions: int) -> Look:
+def look_of(standing: JudgedLook, available: AvailableTrials, index: int, questions: int) -> Look:
     """A look as plain values; `index` is its number."""
     return Look(
         index=index,
-        trials=tuple(supply.trials.tolist()),
+        trials=tuple(available.trials.tolist()),
         order=tuple(standing.order.tolist()),
         tiers=tiers(standing),
         scores=tuple(standing.estimates.score.tolist()),
         sigmas=tuple(standing.estimates.sigma().tolist()),
-        comparisons=pair_verdicts(standing, supply, questions),
+        comparisons=pair_verdicts(standing, available, questions),
     )
 
 
-def pair_verdicts(standing: JudgedLook, supply: AvailableTrials, questions: int) -> tuple[PairVerdict, ...]:
+def pair_verdicts(standing: JudgedLook, available: AvailableTrials, questions: int) -> tuple[PairVerdict, ...]:
     """The objective's comparisons as plain values."""
-    return describe(standing, standing.pairs, standing.verdicts, supply, questions)
+    return describe(standing, standing.pairs, standing.verdicts, available, questions)
 
 
 def describe(
-    standing: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], supply: AvailableTrials, questions: int
+    standing: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], available: AvailableTrials, questions: int
 ) -> tuple[PairVerdict, ...]:
     """Any pairs, the first of each as the better one, as plain values; z is positive where it is ahead today."""
     evidence, ahead = standing.evidence, standing.forecast
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    known, before = supply.known_outcomes(), np.append(np.where(supply.recorded, 0, supply.before), 0)
-    alone = evidence.against_reference | np.append(supply.recorded, False)[pairs].any(axis=1)
+    known, before = available.known_outcomes(), np.append(np.where(available.recorded, 0, available.before), 0)
+    alone = evidence.against_reference | np.append(available.recorded, False)[pairs].any(axis=1)
     share = np.where(alone, 1.0, 0.5)
     per_question = share * known[pairs].sum(axis=1) / questions
     not_asked = share * before[pairs].sum(axis=1) / questions

@@ -124,7 +124,7 @@ class Result(NamedTuple):
 def conclude(
     plan: Plan,
     standing: JudgedLook,
-    supply: AvailableTrials,
+    available: AvailableTrials,
     counts: NDArray[np.integer],
     bounds: ScoreBounds | None,
     reason: Reason | None,
@@ -139,24 +139,24 @@ def conclude(
     known = counts if bench.prior_counts is None else counts + bench.prior_counts
     means = question_means(known, bench.weights)
     compared = means if plan.estimator == "average" else question_means(known + 1, bench.weights)
-    comparisons = _comparisons(plan, standing, supply, compared, together, decided)
+    comparisons = _comparisons(plan, standing, available, compared, together, decided)
     return Result(
         reason=reason,
-        models=_models(plan, standing, supply, means, bounds),
+        models=_models(plan, standing, available, means, bounds),
         comparisons=comparisons,
-        reversals=_reversals(plan, standing, supply),
+        reversals=_reversals(plan, standing, available),
         adjusted_p=_adjusted(standing),
-        trials=int(supply.trials.sum()),
+        trials=int(available.trials.sum()),
         fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
         gates=() if standing.evidence.gate is None else _gates(plan, standing, bounds),
         trials_to_go=min(
-            _to_go(plan, [one.verdict for one in comparisons], supply), _payable(plan.budget, supply, spent)
+            _to_go(plan, [one.verdict for one in comparisons], available), _payable(plan.budget, available, spent)
         ),
     )
 
 
-def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: AvailableTrials) -> float:
+def _to_go(plan: Plan, pairs: Sequence[PairVerdict], available: AvailableTrials) -> float:
     target = np.zeros(plan.bench.models + 1)
     at_work = [(one.better, one.worse, one.trials_needed) for one in pairs if one.verdict is Verdict.OPEN]
     if at_work:
@@ -165,12 +165,12 @@ def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: AvailableTrials) ->
         trials = np.fmin(np.array(needed), plan.trials.max) * plan.bench.questions
         np.maximum.at(target, np.array(better), trials)
         np.maximum.at(target, np.array([plan.bench.models if one is None else one for one in worse]), trials)
-    return float(np.maximum(target[:-1] - supply.trials, 0.0)[plan.bench.asked].sum())
+    return float(np.maximum(target[:-1] - available.trials, 0.0)[plan.bench.asked].sum())
 
 
-def _payable(budget: Budget, supply: AvailableTrials, spent: Cost) -> float:
+def _payable(budget: Budget, available: AvailableTrials, spent: Cost) -> float:
     """Further trials that the caps pay for at the mean price so far, those in flight among them."""
-    trials = float(supply.trials.sum())
+    trials = float(available.trials.sum())
     used = {"trials": trials, **spent._asdict()}
     caps = {name: getattr(budget, name) for name in used}
     left = [(cap - used[name]) * trials / used[name] for name, cap in caps.items() if cap is not None and used[name]]
@@ -184,7 +184,7 @@ def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArr
 
 
 def _models(
-    plan: Plan, standing: JudgedLook, supply: AvailableTrials, means: FloatArray, bounds: ScoreBounds | None
+    plan: Plan, standing: JudgedLook, available: AvailableTrials, means: FloatArray, bounds: ScoreBounds | None
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
     likely = _sampled_where_asked(means, plan.bench.clusters) if plan.drawn else _sampled(means, plan.bench)
@@ -205,7 +205,7 @@ def _models(
             bayes=float(estimates.bayes[model]),
             bayes_sigma=float(bayes_sigma[model]),
             sampled_sigma=float(sampled[model]),
-            trials=int(supply.trials[model]),
+            trials=int(available.trials[model]),
             lowest=float(ends[0].score[model]),
             highest=float(ends[1].score[model]),
         )
@@ -262,7 +262,7 @@ def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
 def _comparisons(
     plan: Plan,
     standing: JudgedLook,
-    supply: AvailableTrials,
+    available: AvailableTrials,
     means: FloatArray,
     together: FloatArray,
     decided: DecidingLooks,
@@ -283,7 +283,7 @@ def _comparisons(
     z = np.divide(judged, spread, out=np.zeros_like(spread), where=spread > 0.0)
     told = 1.0 if standing.compares else math.nan
     columns = (
-        pair_verdicts(standing, supply, plan.bench.questions),
+        pair_verdicts(standing, available, plan.bench.questions),
         (told * difference).tolist(),
         evidence.sigma[over_all].tolist(),
         (told * z).tolist(),
@@ -355,7 +355,7 @@ def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) ->
     return difference, variance
 
 
-def _reversals(plan: Plan, standing: JudgedLook, supply: AvailableTrials) -> tuple[PairVerdict, ...]:
+def _reversals(plan: Plan, standing: JudgedLook, available: AvailableTrials) -> tuple[PairVerdict, ...]:
     """Called pairs, of all that were judged, whose difference points the other way today."""
     evidence, call = standing.evidence, standing.memory.call
     turned = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
@@ -365,7 +365,7 @@ def _reversals(plan: Plan, standing: JudgedLook, supply: AvailableTrials) -> tup
     first, second = evidence.first[at], evidence.second[at]
     pairs = np.stack([np.where(ahead, first, second), np.where(ahead, second, first)], axis=1)
     resolved = np.full(len(at), VERDICTS.index(Verdict.RESOLVED))
-    return describe(standing, pairs, resolved, supply, plan.bench.questions)
+    return describe(standing, pairs, resolved, available, plan.bench.questions)
 
 
 def _adjusted(standing: JudgedLook) -> tuple[tuple[float, ...], ...]:

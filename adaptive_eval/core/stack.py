@@ -110,10 +110,10 @@ class RunStack:
         self._compose_first()
         while len(self._runs):
             self._commit()
-            supply = self._supply()
-            look = self._look(supply)
+            available = self._available()
+            look = self._look(available)
             fits = self._compose(look)
-            self._end_idle_runs(supply, fits)
+            self._end_idle_runs(available, fits)
         return [self._ends[number] for number in range(len(self._ends))]
 
     # -- one step ----------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class RunStack:
             bayes=plan.estimator == "bayes",
         )
 
-    def _supply(self) -> AvailableTrials:
+    def _available(self) -> AvailableTrials:
         """Supply left for every run, and for each of its pairs."""
         models, questions = self._shape
         trials = self._there.sum(axis=2, dtype=np.int64).ravel()
@@ -147,17 +147,17 @@ class RunStack:
         of_pairs = np.repeat(affordable, len(self._memory.call) // len(self._runs))
         return AvailableTrials(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
 
-    def _look(self, supply: AvailableTrials) -> JudgedLook:
+    def _look(self, available: AvailableTrials) -> JudgedLook:
         """A look at every pair that it may change."""
         if self._plan.judging.latch:
             among = undecided(self._memory)
-            left = replace(supply, affordable=np.asarray(supply.affordable)[among])
+            left = replace(available, affordable=np.asarray(available.affordable)[among])
             look = self._judged(self._estimates, chosen(self._memory, among), left, len(self._runs), among)
             self._memory = with_chosen(self._memory, among, look.memory)
         else:
-            look = self._judged(self._estimates, self._memory, supply, len(self._runs))
+            look = self._judged(self._estimates, self._memory, available, len(self._runs))
             self._memory = look.memory
-        needed = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, supply) + 1.0
+        needed = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, available) + 1.0
         self._unhindered = np.maximum(self._unhindered, needed)
         return look
 
@@ -165,7 +165,7 @@ class RunStack:
         self,
         estimates: Estimates,
         memory: LatchedVerdicts,
-        supply: AvailableTrials,
+        available: AvailableTrials,
         benches: int,
         among: IndexArray | None = None,
     ) -> JudgedLook:
@@ -176,7 +176,7 @@ class RunStack:
             plan.objective,
             plan.deciding_rule,
             plan.judging,
-            supply,
+            available,
             estimator=plan.estimator,
             p_values=False,
             benches=benches,
@@ -287,10 +287,10 @@ class RunStack:
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    def _end_idle_runs(self, supply: AvailableTrials, fits: BoolArray) -> None:
+    def _end_idle_runs(self, available: AvailableTrials, fits: BoolArray) -> None:
         done = [number for number, flying in enumerate(self._flying) if not flying]
         for number in done:
-            left = supply_of(supply, number, len(self._runs))
+            left = available_to(available, number, len(self._runs))
             mine = self._look_alone(number, left)
             self._ends[int(self._runs[number])] = StackedEnd(
                 reason=why_no_further(mine, bool(fits[number]), ()),
@@ -300,11 +300,11 @@ class RunStack:
             )
         self._drop(done)
 
-    def _look_alone(self, number: int, supply: AvailableTrials) -> JudgedLook:
+    def _look_alone(self, number: int, available: AvailableTrials) -> JudgedLook:
         """One run's look at all of its pairs, which finds no more of them to call or to tie."""
         alone = np.arange(len(self._runs)) == number
         estimates, memory = (some_of(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
-        return self._judged(estimates, memory, supply, 1)
+        return self._judged(estimates, memory, available, 1)
 
     def _drop(self, done: Sequence[int]) -> None:
         """Go on without those."""
@@ -322,13 +322,13 @@ class RunStack:
         self._flying = [self._flying[number] for number in stay]
 
 
-def supply_of(supply: AvailableTrials, number: int, benches: int) -> AvailableTrials:
+def available_to(available: AvailableTrials, number: int, benches: int) -> AvailableTrials:
     """Supply left for one of several runs."""
-    models, affordable = len(supply.trials) // benches, np.asarray(supply.affordable)
+    models, affordable = len(available.trials) // benches, np.asarray(available.affordable)
     own = slice(number * models, (number + 1) * models)
     left = float(affordable[number * (len(affordable) // benches)])
-    arrays = (getattr(supply, name)[own] for name in ("set_aside", "before", "recorded"))
-    return AvailableTrials(supply.trials[own], supply.left[own], left, *arrays)
+    arrays = (getattr(available, name)[own] for name in ("set_aside", "before", "recorded"))
+    return AvailableTrials(available.trials[own], available.left[own], left, *arrays)
 
 
 def _of_run(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:

@@ -19,7 +19,7 @@ _OPEN, _LATCHED = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.TIED)
 
 
 def still_wanted(
-    standing: JudgedLook, supply: AvailableTrials, objective: Objective, in_flight: BoolArray, *, latch: bool
+    standing: JudgedLook, available: AvailableTrials, objective: Objective, in_flight: BoolArray, *, latch: bool
 ) -> BoolArray:
     """(L,): models of which trials may still be asked, by the latest look; without `latch` no verdict is for good."""
     models = len(in_flight)
@@ -27,11 +27,11 @@ def still_wanted(
     everybody = np.stack([standing.evidence.first, standing.evidence.second], axis=1)
     pairs = everybody if isinstance(family, int) else family
     verdicts = standing.verdicts_of(pairs)
-    there = ~np.append(supply.set_aside, False)
+    there = ~np.append(available.set_aside, False)
     at = standing.evidence.positions(pairs)
     for_good = standing.memory.given_up[at] & (standing.forecast.power(at) <= 0.0)
     undecided = there[pairs].all(axis=1) & (((verdicts < _LATCHED) & ~for_good) | (not latch))
-    could_open = undecided & ((verdicts == _OPEN) | np.isfinite(supply.affordable))
+    could_open = undecided & ((verdicts == _OPEN) | np.isfinite(available.affordable))
     wanted = np.append(in_flight, False)
     wanted[standing.open_pairs().ravel()] = True
     if not wanted[:models].any():
