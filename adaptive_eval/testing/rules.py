@@ -29,7 +29,7 @@ NOTHING_Z, NOTHING_SIGMA = 0.67, 0.5
 
 
 def check_rule(rule: Rule) -> None:
-    """Raise AssertionError unless the rule keeps to its contract; its p-values are tried where it gives any.
+    """Raise AssertionError unless the rule keeps to its contract; its error is tried by p-values, if it has any.
 
     Args:
         rule: When a pair is called.
