@@ -530,16 +530,12 @@ def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     assert "answer  p95" in told.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ({"inspect": "tasks.py@fetched"}, "'port'; give `-T port=VALUE`, or in a configuration `args: {port: VALUE}`"),
-        pytest.param({"sandbox": "podmn"}, "type 'podmn' not recognized; known are ", marks=pytest.mark.slow),
-        pytest.param(
-            {"sandbox": "dokcer:compose.yaml"},
-            "type 'dokcer' not recognized; did you mean docker?",
-            marks=pytest.mark.slow,
-        ),
+        ({"sandbox": "podmn"}, "type 'podmn' not recognized; known are "),
+        ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; did you mean docker?"),
     ],
 )
 def test_what_a_task_lacks_is_told_with_its_benchmark(site: Site, code: dict[str, object], told: str) -> None:
@@ -738,7 +734,15 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
     ("words", "told"),
     [
         (["tasks.py@exactly"], "name the models to rank: --model openai/gpt-x --model ..."),
-        (["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"], "tasks.py@nothing cannot be loaded"),
+        (
+            ["tasks.py@fetched", "--model", "scripted/p1", "--model", "scripted/p2"],
+            "'port'; give `-T port=VALUE`, or in a configuration `args: {port: VALUE}`",
+        ),
+        pytest.param(
+            ["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"],
+            "tasks.py@nothing cannot be loaded",
+            marks=pytest.mark.slow,
+        ),
         (["inspect_evals/gpqa", "--model", "a/a", "--model", "b/b"], "pip install inspect_evals"),
         pytest.param(
             ["tasks.py@exactly", "--model", "openai/a", "--model", "openai/b"],
@@ -760,6 +764,7 @@ def test_what_is_wrong_is_told_with_what_to_do(
     assert told in ended.output and "[/" not in ended.output
 
 
+@pytest.mark.slow
 def test_a_host_of_data_that_does_not_answer_is_named_at_once(site: Site) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
