@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported, typed_command
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.opponent import with_opponent_among
@@ -67,10 +67,14 @@ def rehearse(
         *([] if repeated is None else [f"warn      {safe_line(repeated, LONGEST_LINE)}"]),
         *([f"warn      {sampled_otherwise(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"lies in   {safe_line(str(directory), 200)} ({place})",
-        f"{NEXT}{command}" if healthy else f"{NEXT}see to what has failed above, then run the same command again",
+        _next_step(command, healthy=healthy),
     ):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
+
+
+def _next_step(command: str, *, healthy: bool) -> str:
+    return f"{NEXT}{command}" if healthy else f"{NEXT}see to what has failed above, then run the same command again"
 
 
 def show_health(found: Mapping[str, Health]) -> bool:
@@ -186,4 +190,5 @@ def check(config: Config, overrides: Overrides = None) -> None:
     with reported():
         settings = load_config(config, overrides or ())
         healthy = show_health(asyncio.run(check_endpoints(settings)) | asyncio.run(check_graders(settings)))
+        typer.echo(_next_step(typed_command("run", config, overrides, "--dry-run"), healthy=healthy))
     raise typer.Exit(ExitCode.REACHED if healthy else ExitCode.ENDPOINTS)

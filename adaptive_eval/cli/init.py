@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import reported, typed_command
 from adaptive_eval.config.starter import starter
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.benchmark import NamedBenchmark
@@ -20,7 +20,7 @@ def init(file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, f
     with reported():
         _write(file, starter(_named(benchmark)), force)
     missing = "models and questions" if benchmark is None else "models"
-    typer.echo(f"wrote {file}; fill in {missing}, then: adaptive-eval validate {file}")
+    typer.echo(f"wrote {file}; fill in {missing}\nNext: {typed_command('validate', file)}")
 
 
 def _named(name: str | None) -> NamedBenchmark | None:

@@ -19,7 +19,7 @@ Overrides = Annotated[
 LONGEST_LINE = 2000
 
 
-def typed_command(command: str, config: Path, overrides: Sequence[str] | None, *options: str) -> str:
+def typed_command(command: str, config: Path, overrides: Sequence[str] | None = None, *options: str) -> str:
     """The words to type for a command on this configuration with these settings."""
     given = [word for override in overrides or () for word in ("--set", override)]
     return shlex.join(["adaptive-eval", command, str(config), *given, *options])

@@ -6,7 +6,7 @@ from itertools import chain
 
 import typer
 
-from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported
+from adaptive_eval.cli.shared import LONGEST_LINE, Config, Overrides, reported, typed_command
 from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NOTHING, TOO_FEW, first_round_problems
@@ -40,6 +40,8 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     repeated = filter(None, [repeated_questions(prepared.questions)])
     for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, LONGEST_LINE)}")
+    if not in_vain:
+        typer.echo(f"Next: {typed_command('run', config, overrides, '--dry-run')}")
 
 
 def _missing(config: RunConfig) -> Iterator[str]:

@@ -219,4 +219,4 @@ def _keep_alive(sock: socket.socket) -> None:
 def why_refused(error: Exception) -> str:
     """Why no connection was made, in the words of the system; asyncio names the call and the address as well."""
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
-    return ", ".join(os.strerror(int(code)) for code in codes) or str(error)
+    return ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))

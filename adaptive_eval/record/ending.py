@@ -181,8 +181,7 @@ class Ending:
             lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
             return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
-            told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
-            return f"Stopped: no answer came from any model: {first_few(list(told), NAMED)}."
+            return f"Stopped: no answer came from any model: {first_few(self._losses, NAMED)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models):
             return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
@@ -346,10 +345,17 @@ class Ending:
             mend = "further trials do not change what these may be worth: mend the server, its settings or the grader"
             yield self._step(f"{mend}, and begin anew", fresh=True)
 
+    @property
+    def _losses(self) -> list[str]:
+        """Models that were set aside, those with one reason together."""
+        names: dict[str, list[str]] = {}
+        for name, lost in self.lost.items():
+            names.setdefault(lost.headline, []).append(name)
+        return [f"{first_few(some, NAMED)} ({why})" for why, some in names.items()]
+
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
-            told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
-            yield f"a model that was set aside: {first_few(list(told), NAMED)}"
+            yield f"a model that was set aside: {first_few(self._losses, NAMED)}"
         if self._ungraded_models:
             yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, NAMED)}"
 

@@ -140,9 +140,9 @@ def counted_sentence(results: Results) -> str | None:
     held = isinstance(trials, Mapping) and trials.get("favour") == "time" and trials.get("seeds") != "coupled"
     left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
     if held and left > 0 < judged and results.run.status == "finished":
-        killed = f"the run was killed {'once' if results.run.kills == 1 else f'{results.run.kills} times'} and "
-        why = f"{killed if results.run.kills else ''}not all that was asked with them has come"
-        told.append(f"Scores leave out {several(left, 'answer')} that no look has judged: {why}.")
+        killed = f", since the run was killed {'once' if results.run.kills == 1 else f'{results.run.kills} times'}"
+        why = killed if results.run.kills else ""
+        told.append(f"Scores leave out {several(left, 'answer')} of rounds that are incomplete{why}.")
     return " ".join(told) or None
 
 

@@ -307,7 +307,7 @@ def pace_in_words(config: RunConfig) -> str:
     chosen = choose_favour(config.asked, config.trials)
     why = f", since {chosen.why}" if chosen.favour == config.trials.favour else ""
     if config.trials.favour == "time":
-        return f"time{why}: rounds run ahead of the looks, which judge each round in its order"
+        return f"time{why}: servers are kept busy with answers that are asked ahead"
     return f"answers{why}"
 
 

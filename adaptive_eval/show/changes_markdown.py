@@ -108,7 +108,7 @@ def _caveats(found: RunDiff) -> Iterator[str]:
     if found.same_seeds:
         lines.append(
             f"- the same seeds in both runs for {_named(found.same_seeds)}: a server that honours them gives the same "
-            "answers, and then the difference is smaller than the interval says"
+            "answers twice, and the intervals are then too wide"
         )
     if found.recorded:
         lines.append(

@@ -90,7 +90,7 @@ CAPS: Mapping[str, Written] = {
 
 def answer_line(forecast: Forecast) -> str:
     """What the run probably costs beside the fixed design, and whether it will decide: all of it in one line."""
-    outlook = forecast.capped or forecast.need
+    outlook = forecast.equal or forecast.capped or forecast.need
     name = next(one for one in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, one) is not None)
     (label, written), cost = WRITTEN[name], getattr(outlook.costs, name).median
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]

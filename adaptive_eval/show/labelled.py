@@ -18,12 +18,13 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
         return
     total, wrong = sum(one.labels for one in found.models), sum(one.disagreeing for one in found.models)
     labelled = f"{count(total)} answer{' has' if total == 1 else 's have'} a label"
-    yield (
-        f"{labelled}; the grader ({found.grader}) said something else of {count(wrong)}. "
-        "Scores with correction are what labels of all answers would have given, estimated (prediction-powered); their "
-        "intervals have the sampling error and that of the correction. It holds for labels of answers that were chosen "
-        "whatever they are like, as `adaptive-eval label` chooses them."
-    )
+    yield f"{labelled}; the grader ({found.grader}) disagrees with {count(wrong)} of them."
+    if any(one.corrected is not None for one in found.models):
+        yield (
+            "A score with correction estimates what labels of all answers would give (prediction-powered), and its "
+            "interval has the error of the correction, too. The answers must not have been picked by what they say: "
+            "`adaptive-eval label` does not."
+        )
     if found.alone:
         yield "Scores here are of this run's own answers: outcomes that were known before (R0) have no labels."
     if found.differ:

@@ -53,9 +53,9 @@ def _last_screen(ended: Ended, width: int | None, *, briefly: bool = False) -> s
         return "\n".join(["", why, "", *steps])
     told = finding(results)
     found = findings(results, ended.status.elapsed, ended.directory, width, briefly=briefly)
-    report = f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}"
+    report = [f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}"] if ended.trials else []
     above = [] if ended.gate and why.startswith(told) else [why]
-    return "\n".join(["", *(() if ended.gate else told), *above, *filter(None, found), *steps, report])
+    return "\n".join(["", *(() if ended.gate else told), *above, *filter(None, found), *steps, *report])
 
 
 def findings(
@@ -89,7 +89,7 @@ def findings(
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, WIDEST_NAME)}: {loads}, {duration(row.seconds)}"
     yield from _warnings(results, briefly=briefly)
-    if directory is not None and not is_address(directory):  # beside which there is no file
+    if directory is not None and results.cost.trials and not is_address(directory):  # beside which there is no file
         yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
         if (directory / INSPECT_LOGS).is_dir():
             yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
@@ -194,7 +194,7 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
         if briefly:
             yield f"warning   {shorten(text, SHORT_WARNING, placeholder=' …')}{f', {further} more' if further else ''}"
             return
-        alike_too = f" (and so of {several(len(others), 'more model')})" if others else ""
+        alike_too = f" (the same of {several(len(others), 'more model')})" if others else ""
         yield f"warning   {shorten(text, LONGEST_WARNING, placeholder=' …')}{alike_too}"
     if further:
         yield f"          and {several(further, 'more warning')} in {RESULTS_FILE}"

@@ -42,8 +42,8 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
         raise RunChanged(
             f"the run in {directory} was begun with other settings, and its trials would no longer mean the same:\n"
             + "\n".join(lines)
-            + "\nUndo the change, or give the changed model another name, or begin another run with --fresh. Without "
-            "--run-dir the run of this name that was begun last goes on; --run-dir FOLDER continues another. After a "
-            "change of grader (its source files are part of it), rubric or answer keys alone, `adaptive-eval regrade "
-            "RUN --config CONFIG` grades anew what is stored."
+            + "\nUndo the change, give a model that was changed another name, or begin another run beside it with "
+            "--fresh. Without --run-dir FOLDER the run of this name that was begun last goes on. After a change of "
+            "grader (its source files are part of it), rubric or answer keys alone, this grades anew what is stored:\n"
+            f"  adaptive-eval regrade {directory} --config CONFIG"
         )

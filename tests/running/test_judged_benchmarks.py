@@ -122,7 +122,7 @@ def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None
     (labels := site.folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
     labelled = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
     assert labelled.exit_code == 0, labelled.output
-    told = f"{len(rows)} answers have a label; the grader (by_benchmark) said something else of 0"
+    told = f"{len(rows)} answers have a label; the grader (by_benchmark) disagrees with 0 of them"
     assert told in labelled.output
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])
     assert f"graded {len(rows)} stored answers again" in report.stdout

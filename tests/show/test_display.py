@@ -169,7 +169,7 @@ def test_what_is_as_frequent_in_the_answers_of_several_models_is_one_warning() -
     away = [Caution("set_aside", name, "it is set aside") for name in ("ada", "bob")]
     told = [line for line in findings(replace(found, warnings=(*cut, *away)), None, None) if line.startswith("warning")]
     assert told == [
-        f"warning   {found.models[0].name}: 9.0% of its answers ended at max_tokens (and so of 9 more models)",
+        f"warning   {found.models[0].name}: 9.0% of its answers ended at max_tokens (the same of 9 more models)",
         "warning   ada: it is set aside",
         "warning   bob: it is set aside",
     ]

@@ -344,10 +344,10 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     decisions = {"trials": {"favour": "time", "seeds": "hashed"}}
     finished = replace(whole.run, status="finished")
     killed = replace(whole, models=(late, *whole.models[1:]), decisions={**whole.decisions, **decisions}, run=finished)
-    left = "Scores leave out 2 answers that no look has judged: not all that was asked with them has come."
+    left = "Scores leave out 2 answers of rounds that are incomplete."
     assert counted_sentence(killed) == left
     kills = replace(killed, run=replace(finished, kills=2))
-    assert counted_sentence(kills) == left.replace("not all", "the run was killed 2 times and not all")
+    assert counted_sentence(kills) == left.replace("incomplete", "incomplete, since the run was killed 2 times")
     assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) is None
     in_pairs = {**killed.decisions, "trials": {"favour": "time", "seeds": "coupled"}}
     assert counted_sentence(replace(killed, decisions=in_pairs)) is None
