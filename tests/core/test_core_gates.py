@@ -137,7 +137,7 @@ class ByHand:
 
 
 @pytest.mark.parametrize("build", [(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) -> None:
     plan = gate(rule=Sequential(start=0.05), judging=Judging(futility=None), trials=Trials(4, 60))
     rng, controller, oracle = np.random.default_rng(seed), Controller(plan), ByHand(plan)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, FAST, MODELS, Found, Site, kill, small_world, trials_in
+from live_runs import ENDED, FAST, MODELS, EndedRuns, Found, Site, kill, small_world, trials_in
 from opponents import DEPTH, IN_ALL, OPPONENT, OTHERS, opponent_of, results_of, settings, texts_of
 from test_batched_runs import QUICK
 from test_launched_run import events, launched, none_left, nothing_is_left, places_of_its_own, printed  # noqa: F401
@@ -35,10 +35,10 @@ def found_by(site: Site, name: str, **changes: object) -> Found:
 
 @pytest.mark.parametrize("batched", [MODELS, (OPPONENT,), OTHERS], ids=["all", "the opponent", "the others"])
 def test_answers_that_come_in_batches_are_compared_as_others_are(
-    site: Site, fair_url: str, batched: tuple[str, ...]
+    site: Site, fair_url: str, ended_runs: EndedRuns, batched: tuple[str, ...]
 ) -> None:
     trials = {"min": 3, "max": 8, "favour": "answers"}
-    direct = found_by(site, "direct", **settings(fair_url, trials=trials))
+    direct = Found.of(ended_runs.copy(site, site.directory("direct"), **settings(fair_url, trials=trials)))
     server = SimulatedServer(small_world(), batches=BatchHabits(seconds=0.05))
     with serving(server) as url:
         batch = {"base_url": url, "batch": {"kind": "openai", **QUICK}}

@@ -565,7 +565,11 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
             bars(values=lambda rows: [row.tokens for row in rows], label="trials"),
             "says trials, but shows something else",
         ),
-        (bars(values=lambda rows: [row.trials for row in rows], label="score"), "says score, but shows something else"),
+        pytest.param(
+            bars(values=lambda rows: [row.trials for row in rows], label="score"),
+            "says score, but shows something else",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(bars(lambda view: sorted(in_order(view))), "by the name of dan", marks=pytest.mark.slow),
         pytest.param(bars(plain=lambda name: name.replace("$", "")), "obeys a name", marks=pytest.mark.slow),
         pytest.param(bars(plain=lambda name: plain_name(name, 1000)), "is drawn whole", marks=pytest.mark.slow),
