@@ -95,8 +95,8 @@ def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
 def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
     said = f"{NOTHING}: it may cost up to "
-    for command in ("validate", "plan"):
-        told = CliRunner().invoke(app, [command, str(config)])
+    for command in ("validate",), ("plan", "--worlds", "10"):
+        told = CliRunner().invoke(app, [*command, str(config)])
         assert told.exit_code == ExitCode.REACHED and said in told.output
     assert said in site.run(config, "--dry-run").output
     ended = site.run(config)
@@ -116,7 +116,7 @@ def test_caps_that_nothing_bounds_are_told_before_a_run_and_in_its_report(site: 
     assert told.startswith("no max_tokens: of ada, bob an answer is reserved at 1.5 times the largest so far")
     assert "budget.usd may be exceeded" in told and "budget.tokens" not in told
     runner = CliRunner()
-    for command in (["validate"], ["plan"], ["run", "--dry-run"]):
+    for command in (["validate"], ["plan", "--worlds", "10"], ["run", "--dry-run"]):
         said = runner.invoke(app, [command[0], str(config), *command[1:]])
         assert said.exit_code == ExitCode.REACHED and told in said.output, said.output
         assert "inf" not in said.output.split()

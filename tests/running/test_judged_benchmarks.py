@@ -132,5 +132,5 @@ def test_check_names_the_judge_of_each_benchmark_and_plan_what_it_costs(site: Si
     config = write(site, fair_url, judge_url=fair_url)
     checked = CliRunner().invoke(app, ["check", str(config)])
     assert checked.exit_code == 0 and "the judge of open" in checked.stdout, checked.output
-    planned = CliRunner().invoke(app, ["plan", str(config)])
+    planned = CliRunner().invoke(app, ["plan", str(config), "--worlds", "10"])
     assert planned.exit_code == 0 and "tokens of the judge" in planned.stdout, planned.output
