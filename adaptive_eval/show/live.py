@@ -30,6 +30,8 @@ from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
 SHOWN_EVENTS = 3
+SHOWN_FINDINGS = 2
+"""Models that a gate judges, the worst first; any other run has one sentence."""
 OTHER_LINES = 5
 """Lines of the screen that are always there beside the rows of the ranking."""
 LEAST_ROWS = 5
@@ -95,7 +97,7 @@ class LiveDisplay(IdleWatcher):
         if status is None:
             return Text("starting")
         below = [line for line in self._below(status) if line is not None]
-        above = [Text(line) for line in status.finding if status.standings and not status.gate]
+        above = [Text(line) for line in status.finding[:SHOWN_FINDINGS] if status.standings]
         height = sum(len(self._console.render_lines(part)) for part in (*above, *below))
         rows = max(self._console.height - OTHER_LINES - height, LEAST_ROWS)
         parts: list[RenderableType] = [

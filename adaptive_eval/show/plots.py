@@ -159,18 +159,20 @@ def save_figure(figure: Figure, folder: Path, name: str, formats: tuple[str, ...
 
 
 def intervals(view: RunView) -> Figure:
-    """Scores with 95% intervals, best on top; models of one tier share a band."""
+    """Scores with 95% intervals, best on top; models of one tier share a band, but under a gate, which has none."""
     assert view.results is not None
+    gated = bool(view.results.gate)
     rows = [row for row in view.results.models if row.score is not None]
     figure, axes = _figure(0.32 * len(rows) + 1.0)
     for place, row in enumerate(rows):
         assert row.score is not None and row.lo is not None and row.hi is not None
-        if row.tier % 2:
+        if row.tier % 2 and not gated:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.05, linewidth=0)
         drawn: Any = {"color": colour(models_in_order(view).index(row.name)), "linewidth": 1.6}
         axes.plot([row.lo, row.hi], [place, place], **drawn)
         axes.plot(row.score, place, "o", markersize=4.5, **drawn)
-    axes.set_yticks(range(len(rows)), [f"{plain_name(row.name)}  ·  tier {row.tier}" for row in rows])
+    tiers = ("" if gated else f"  ·  tier {row.tier}" for row in rows)
+    axes.set_yticks(range(len(rows)), [plain_name(row.name) + tier for row, tier in zip(rows, tiers, strict=True)])
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlabel("score, with its 95% interval on these questions")
     axes.grid(axis="x", alpha=0.3)

@@ -50,6 +50,7 @@ def test_the_page_tells_a_gate_as_a_gate(tabs: Tabs) -> None:
     assert [line.partition(":")[0] for line in lines[:-1]] == sorted(outcomes, key=OUTCOMES.index)[:5]
     assert lines[-1] == "And 2 more.", "the worst stand first"
     page = tabs.report(report_page(view))
+    assert not page.locator("#ranking .tier").count(), "nobody stands in a tier"
     unfold(page)
     rule, details, judged = "#stopping", "#details", "z of (difference + 4.0 points)"
     for gate, pair in zip(view.results.gate, view.results.pairs, strict=True):

@@ -33,6 +33,7 @@ def call(tabs: Tabs, module: str, expression: str) -> object:
         ("number(-1.234)", "−1.23"),
         ("number(-0.001)", "0.00"),
         ("number(2, 0)", "2"),
+        ("name('org/model/a').innerHTML", "org/<wbr>model/<wbr>a"),
         ("percent(0.1234, 1)", "12.3%"),
         ("chance(0.0001)", "< 0.001"),
         ("chance(0.99999)", "> 0.999"),

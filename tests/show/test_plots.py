@@ -67,6 +67,9 @@ def test_a_path_of_a_gate_ends_in_its_outcome() -> None:
     paths = pair_paths(view)
     assert len(paths) == len(outcomes) == 7
     assert all(path.state == outcomes[path.better if path.worse == "d" else str(path.worse)] for path in paths)
+    with styled():
+        labels = [label.get_text() for label in FIGURES["intervals"](view).axes[0].get_yticklabels()]
+    assert labels == [row.name for row in view.results.models], "nobody stands in a tier"
 
 
 def test_ranks_end_where_the_run_ended(view: RunView) -> None:

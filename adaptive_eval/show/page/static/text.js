@@ -106,11 +106,16 @@ export function plain(text, longest = 200) {
 }
 
 /**
- * A foreign name in running text, so that its direction of writing cannot reach beyond it.
+ * A foreign name in running text, so that its direction of writing cannot reach beyond it; it may break behind a slash.
  * @param {unknown} text @param {number=} longest
  */
 export function name(text, longest) {
-  return h("bdi", { class: "name" }, plain(text, longest));
+  const parts = plain(text, longest).split(/(?<=\/)/);
+  return h(
+    "bdi",
+    { class: "name" },
+    parts.flatMap((part, at) => (at ? [h("wbr"), part] : part)),
+  );
 }
 
 /**
