@@ -42,7 +42,7 @@ from adaptive_eval.config.opponent import (
     ranked_names,
 )
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
-from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
+from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -212,12 +212,13 @@ def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator
     world = _world_models(questions)
     for number, model in asked_models(models):
         path: KeyPath = ("models", number, "simulate")
+        hosts = {urlsplit(url).hostname for url in model.replicas}
         if model.simulate and questions.world is None:
             yield Problem(path, "needs the questions of a world", "set `questions: {world: coins}`")
         elif model.simulate and world is not None and model.model not in world:
             mend = f"its models are {', '.join(world)}"
             yield Problem(path, f"needs a model of the world {questions.world}", mend, shown_value(model.model))
-        elif questions.world is not None and not (model.simulate or _on_this_machine(model)):
+        elif questions.world is not None and not (model.simulate or hosts <= {"127.0.0.1", "localhost"}):
             mend = "set `simulate: true`, give the address of an `adaptive-eval simulate`, or real questions"
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
 
@@ -227,11 +228,6 @@ def _check_own_servers(models: Models) -> Iterator[Problem]:
         if model.launch is not None and model.simulate:
             rule, mend = "is not for a model that the simulator serves", "remove it, or simulate"
             yield Problem(("models", number, "launch"), rule, mend)
-
-
-def _on_this_machine(model: ModelConfig) -> bool:
-    """All replicas are: `adaptive-eval simulate` serves on the loopback address alone."""
-    return all(urlsplit(url).hostname in ("127.0.0.1", "localhost") for url in model.replicas)
 
 
 def _world_is_known(questions: QuestionsConfig) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ an error that names both places.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
@@ -41,7 +41,6 @@ class KnownNames(NamedTuple):
 class _Model:
     settings: LoggedSettings
     place: str
-    missing: Counter[str] = field(default_factory=Counter)
 
 
 class _Question(NamedTuple):
@@ -73,6 +72,8 @@ class RecordGatherer:
         self._questions: dict[str, _Question] = {}
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
         self._seen: dict[tuple[str, str, int | str], tuple[str, str | None]] = {}
+        self._failed: dict[tuple[str, str, int | str | None], str] = {}
+        """Records that are no trials; another attempt, or a later start, may have those of a run's own samples."""
         self._shift: dict[tuple[str, str], int] = {}
         self._in_file: Counter[tuple[str, str]] = Counter()
         self._found_left_out: set[str] = set()
@@ -104,9 +105,9 @@ class RecordGatherer:
         if self._is_left_out(record):
             return []
         question = self._question(record, place)
-        model = self._model(record, place)
+        self._require_model(record, place)
         if (why := _why_missing(record)) is not None:
-            model.missing[why] += 1
+            self._failed[record.model, question, record.trial if record.of_task else place] = why
             return []
         cell = (record.model, question)
         trial = self._in_file[cell] if record.trial is None else record.trial
@@ -161,7 +162,11 @@ class RecordGatherer:
     @property
     def missing(self) -> Mapping[str, Mapping[str, int]]:
         """Number of records of each model that are no trials, by the reason."""
-        return {name: dict(model.missing) for name, model in self._models.items() if model.missing}
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for trial, why in self._failed.items():
+            if trial not in self._seen:
+                found[trial[0]][why] += 1
+        return found
 
     @property
     def repeated(self) -> Mapping[str, int]:
@@ -192,7 +197,7 @@ class RecordGatherer:
         self._found_left_out |= found
         return bool(found)
 
-    def _model(self, record: Record, place: str) -> _Model:
+    def _require_model(self, record: Record, place: str) -> None:
         if self._known is not None and record.model not in self._known.models:
             known = ", ".join(self._known.models)
             raise LogError(
@@ -206,7 +211,6 @@ class RecordGatherer:
                 f"{place}: {record.model} was asked with {ours or 'no settings'} here, and with "
                 f"{theirs or 'no settings'} in {model.place}; these are two models: name each with NAME=FILE"
             )
-        return model
 
     def _question(self, record: Record, place: str) -> str:
         if self._known is not None:

@@ -13,6 +13,8 @@ from adaptive_eval.exchange.grading import TextGrading, graded_trials
 from adaptive_eval.exchange.run_directory import run_drafted
 from adaptive_eval.exchange.samples import LogError, LogFile
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreeing_graders, agreement
+from adaptive_eval.graders.by_benchmark import grader_of
+from adaptive_eval.graders.inspect_scores import InspectScores
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
@@ -105,8 +107,11 @@ class _Import:
         records = await graded_trials(batch, self._questions, self._terms.rubric, anew, declared=declared)
         take(records)
         for placed, record in zip(batch, records, strict=True):
-            if placed.record.has_text and record.category is not None and record.answer.text:
-                self._sample.take(GradedAnswer(self._questions[record.question], record.answer, record.category))
+            question, grader = self._questions[record.question], self._terms.grader
+            # scores of a task come with its samples alone
+            by_task = placed.record.of_task and isinstance(grader and grader_of(grader, question), InspectScores)
+            if placed.record.has_text and record.category is not None and record.answer.text and not by_task:
+                self._sample.take(GradedAnswer(question, record.answer, record.category))
         self.trials += len(batch)
 
     async def compared(self) -> GraderComparison:

@@ -207,6 +207,8 @@ class Record(NamedTuple):
     """Two records with the same one are copies of one trial."""
     own: bool = False
     """An export of this program has it: it was a trial of its own, whether or not another answer is the same."""
+    of_task: bool = False
+    """A run has had a task of Inspect score it, and its id names the trial."""
 
     @property
     def seed(self) -> int | None:

@@ -36,7 +36,6 @@ from adaptive_eval.record.results import (
     EarlyEnd,
     GateRow,
     GradingCost,
-    GroupRow,
     LookRow,
     ModelRow,
     PairRow,
@@ -148,7 +147,10 @@ def build_results(snapshot: Snapshot) -> Results:
         batches=batch_rows(pending_batches(snapshot.events)),
         gate=found.gate,
         metrics=metrics,
-        groups=tuple(replace(row, gate=_gate_of_group(row, found.gates_of_benchmarks)) for row in snapshot.groups),
+        groups=tuple(
+            replace(row, gate=found.gates_of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
+            for row in snapshot.groups
+        ),
         early_end=early_end,
     )
 
@@ -205,10 +207,6 @@ def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
         own = np.asarray(bench.benchmark_of) == label
         share = float(bench.mean(own.astype(float)))
         yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(own))]), delta, share)
-
-
-def _gate_of_group(row: GroupRow, outcomes: Outcomes) -> str | None:
-    return outcomes.get((row.group, row.model)) if row.by == BENCHMARK else None
 
 
 def most_by_one(

@@ -189,12 +189,8 @@ def _split(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict
     models = configuration["models"]
     assert isinstance(models, list)
     rest = {key: value for key, value in configuration.items() if key not in (*PLACES, "models", "name")}
-    return rest, {one["name"]: _drop_address(one) if one.get("recorded") else one for one in models}
-
-
-def _drop_address(model: Mapping[str, object]) -> Mapping[str, object]:
-    """The settings of a recorded model, which is never asked, without its address."""
-    return {key: value for key, value in model.items() if key != "base_url"}
+    # recorded models are never asked, wherever they were
+    return rest, {one["name"]: {**one, "base_url": None} if one.get("recorded") else one for one in models}
 
 
 def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:

@@ -398,17 +398,14 @@ def _require_nothing_lost(directory: Path) -> None:
 
 def _others(directory: Path, but: str | None = None) -> str:
     """Other files, as many names as a message has room for; `but`: without that file and SQLite's beside it."""
+    # not the lock of a run that is beginning, where its ledger is, and what a desktop hides in a folder
+    incidental = (database.LOCK_FILE, whereabouts.POINTER_FILE)
     try:
-        names = [one.name for one in directory.iterdir() if not _is_incidental(one.name)]
+        names = [one.name for one in directory.iterdir() if one.name not in incidental and one.name[0] != "."]
     except OSError as error:
         raise StoreError(f"{directory} cannot be read: {error.strerror}; choose another --run-dir") from error
     others = sorted(name for name in names if but is None or not name.startswith(but))
     return ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
-
-
-def _is_incidental(name: str) -> bool:
-    """The lock of a run that is beginning, where its ledger is, or what a desktop hides in a folder."""
-    return name in (database.LOCK_FILE, whereabouts.POINTER_FILE) or name.startswith(".")
 
 
 def _write_beginning(writes: LedgerWrites, header: RunHeader) -> None:

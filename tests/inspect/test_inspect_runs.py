@@ -382,12 +382,19 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
     assert asked <= trials_in(site.directory()) + (kills + 1) * SLOTS * len(MODELS)
     assert failed > 0, "some calls did fail"
-    logs = list((site.directory() / "logs" / "inspect").glob("*.eval"))
+    logs = list((site.directory() / INSPECT_LOGS).glob("*.eval"))
     assert len(logs) == (kills + 1) * len(MODELS)
     deadline = time.monotonic() + HANGS
     while any(read_eval_log(str(log), header_only=True).status == "started" for log in logs):
         assert time.monotonic() < deadline, "a killed run has left an evaluation behind"
         time.sleep(0.05)
+    there, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
+    words = ["import", str(there), "--to", str(imported), "--config", str(config)]
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0 and "are no trials" not in found.output, found.output
+    assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes, "one of each that two starts have"
+    further = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(imported)])
+    assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
 
 
 def write_benchmarks(site: Site, name: str, *, by_inspect: bool, gate: str | None = None, **more: object) -> Path:

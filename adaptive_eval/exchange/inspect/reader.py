@@ -109,6 +109,7 @@ class SampleReader:
             return found._replace(task=self._task, asked=asked, settings=settings)
         named = named_trial(as_text(told["id"])) if self._of_run else None
         question, trial = (as_text(told["id"]), epoch - 1) if named is None else named
+        uuid = told["uuid"] if isinstance(told.get("uuid"), str) else None
         return Record(
             place=place,
             model=self._file.model or self._name,
@@ -125,7 +126,8 @@ class SampleReader:
             grader_error=None if value is not None else _ungraded(score),
             cost=cost,
             missing=_missing(told),
-            identity=told["uuid"] if isinstance(told.get("uuid"), str) else None,
+            identity=uuid if named is None else str(self._file.path.parent),  # a killed run asks for a trial again
+            of_task=named is not None,
         )
 
     def _exported_record(
