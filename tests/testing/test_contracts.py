@@ -1,6 +1,7 @@
 """The suites that ship: every built-in passes them, and each finds the bugs planted here, and says what is wrong."""
 
 import os
+import pickle
 import re
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from grader_cases import CASES, pong
 from scipy.special import ndtr
+from together import told_by_each
 
 from adaptive_eval.core import Objective, Precision, Ranking, Uniform, UnresolvedPairs, View, ZScore
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
@@ -705,17 +707,19 @@ def test_what_cannot_be_sent_to_another_process_is_not_tried() -> None:
 
 @pytest.mark.slow
 def test_every_built_in_is_the_same_in_another_process() -> None:
-    for name in RULES:
-        check_elsewhere(rule_suite._boundaries, (make(RULES[name].make, {}, KNOWN),), name)
-    for name in POLICIES:
-        check_elsewhere(policy_suite._allocations, (make(POLICIES[name].make, {}, KNOWN),), name)
+    rules = {name: (rule_suite._boundaries, (make(RULES[name].make, {}, KNOWN),)) for name in RULES}
+    policies = {name: (policy_suite._allocations, (make(POLICIES[name].make, {}, KNOWN),)) for name in POLICIES}
+    objectives, graders = {}, {}
     for name, objective in OBJECTIVES.items():
         made = make(objective.make, {option.name: option.example for option in objective.options}, KNOWN)
-        check_elsewhere(objective_suite._comparisons, (made, 4), name)
+        objectives[name] = (objective_suite._comparisons, (made, 4))
     for name, case in CASES.items():
         given = (
             GRADERS[name].model_validate(case.options),
             case.question,
             [case.right, case.wrong, grader_suite.WORDS],
         )
-        check_elsewhere(grader_suite._marks_of_all, given, name)
+        graders[name] = (grader_suite._marks_of_all, given)
+    for kind, asked in {"rule": rules, "policy": policies, "objective": objectives, "grader": graders}.items():
+        assert pickle.dumps(asked), "all of them can be sent there"
+        check_elsewhere(told_by_each, (asked,), f"a {kind}")
