@@ -128,8 +128,8 @@ SHARE_WORTH_SAYING = 0.02
 
 _MEANING = {
     "truncated": (
-        "ended at max_tokens, or where the context of their server was full, and were graded as they stand; raise that "
-        "if they were cut off"
+        "ended at a limit (max_tokens, the context of their server, or one of their task) and were graded as they "
+        "stand; raise that if they were cut off"
     ),
     "empty": "are empty",
     "reasoning_only": (
