@@ -41,13 +41,9 @@ def preferences(
 
 def _parts(ranked: RankedPreferences) -> Iterator[str]:
     found = ranked.found
-    votes, models, ties = (
-        several(ranked.total, "vote"),
-        several(len(ranked.models), "model"),
-        several(ranked.ties, "tie"),
-    )
+    votes, models = several(ranked.total, "vote"), several(len(ranked.models), "model")
     asked = "" if ranked.questions is None else f" on {several(ranked.questions, 'question')}"
-    yield f"{votes} between {models}{asked}; {ties}."
+    yield f"{votes} between {models}{asked}; {several(ranked.ties, 'tie')}."
     yield markdown_table(("tier", "model", "score", "95% interval", "votes", "verdict"), _rows(ranked), 2, last=True)
     if found.first == found.first:
         half = TWO_SIDED_95 * found.first_sigma

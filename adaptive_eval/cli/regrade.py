@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import reported
+from adaptive_eval.cli.shared import reported, typed_command
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.lines import safe_name, several
@@ -39,15 +39,15 @@ def regrade(
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config, which is not given; add it")
         settings = load_config(config, overrides or ()) if config is not None else None
-        done = asyncio.run(regrade_run(run, settings, beyond_caps=beyond_caps))
+        command = typed_command("run", config or Path("CONFIG"), overrides, "--run-dir", str(run))
+        arguments = None if config is None else tuple(shlex.split(command)[2:])
+        done = asyncio.run(regrade_run(run, settings, beyond_caps=beyond_caps, arguments=arguments))
     if not done.answers and settings is None:
         typer.echo("every stored answer has a grade; --config CONFIG grades all of them anew")
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
-    options = "".join(f" --set {shlex.quote(one)}" for one in overrides or ())
-    command = f"adaptive-eval run {'CONFIG' if config is None else shlex.quote(str(config))}{options}"
-    for line in _scores(done, f"{command} --run-dir {shlex.quote(str(run))}"):
+    for line in _scores(done, command):
         typer.echo(line)
 
 

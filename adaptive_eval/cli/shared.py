@@ -1,9 +1,11 @@
 """What several commands share: their arguments, and errors as one message and an exit code."""
 
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated
 
 import typer
@@ -36,7 +38,7 @@ def reported(*runs: Path) -> Iterator[None]:
             tell_what_is_passed_over(run)
         yield
     except AdaptiveEvalError as error:
-        typer.echo(f"error: {_shown(error)}", err=True)
+        typer.echo(_shown(error), err=True)
         raise typer.Exit(exit_code_of(error)) from None
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
@@ -61,7 +63,9 @@ def tell_what_is_passed_over(run: Path) -> None:
 
 
 def _shown(error: AdaptiveEvalError) -> str:
-    """The message without anything that a terminal obeys: parts of it may be a server's."""
+    """The message without anything that a terminal obeys, since parts of it may be a server's; whole words on one."""
     from adaptive_eval.record.lines import safe_line
+    from adaptive_eval.show.text import wrapped
 
-    return "\n".join(safe_line(line, LONGEST_LINE) for line in str(error).split("\n"))
+    told = "\n".join(safe_line(line, LONGEST_LINE) for line in f"error: {error}".split("\n"))
+    return wrapped(told, get_terminal_size().columns) if sys.stderr.isatty() else told

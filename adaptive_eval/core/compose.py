@@ -189,12 +189,7 @@ class ServedPairs(NamedTuple):
 
 
 def _sizes(
-    flight: BatchesInFlight,
-    now: RoundInputs,
-    served: ServedPairs,
-    prices: FloatArray,
-    needed: FloatArray,
-    least: int,
+    flight: BatchesInFlight, now: RoundInputs, served: ServedPairs, prices: FloatArray, needed: FloatArray, least: int
 ) -> NDArray[np.int64]:
     """Trials a model may get in a round, `least` or more; cheap models more, as the square root of the price.
 

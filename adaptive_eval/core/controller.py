@@ -258,10 +258,7 @@ class Controller:
         """Tell the time since the start in seconds, and the GPU seconds for which servers were held: whether the cap on
         either is reached, which ends the run as it stands, and what is in flight though it is finished."""
         budget = self.plan.budget
-        caps = (
-            (elapsed, budget.wall_seconds, Reason.WALL_TIME),
-            (held, budget.held_gpu_seconds, Reason.GPU_TIME),
-        )
+        caps = ((elapsed, budget.wall_seconds, Reason.WALL_TIME), (held, budget.held_gpu_seconds, Reason.GPU_TIME))
         reached = [reason for used, cap, reason in caps if cap is not None and used >= cap]
         if reached and self.finished is None:
             self._flight.clear()

@@ -147,11 +147,7 @@ class Plan:
         require(self.estimator == "average", "drawn compares averages", self.estimator)
         weights = self.bench.question_weights
         require(weights is None, "drawn needs questions that weigh alike: they are a sample of all", weights)
-        require(
-            self.pace.in_step,
-            "drawn needs a pace at which all models go in step",
-            self.pace,
-        )
+        require(self.pace.in_step, "drawn needs a pace at which all models go in step", self.pace)
         known = self.bench.prior_counts is not None or self.first is not None or bool(self.earlier)
         require(
             not known and not self.coupled, "drawn may not be used with earlier outcomes or with shared seeds", self

@@ -23,12 +23,7 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
     return {entry.name: entry for entry in entries}
 
 
-RULES: dict[str, RuleEntry] = _by_name(
-    optimal.OPTIMAL,
-    rules.PUBLISHED,
-    anytime.ANYTIME,
-    rules.EXPECTED_LOSS,
-)
+RULES: dict[str, RuleEntry] = _by_name(optimal.OPTIMAL, rules.PUBLISHED, anytime.ANYTIME, rules.EXPECTED_LOSS)
 CONSTANT = replace(rules.PUBLISHED, caution=rules.PEEKING, latching=True, estimator="average")
 RETIRED: dict[str, RuleEntry] = _by_name(
     replace(optimal.OPTIMAL, name="sequential", says=optimal.AT_ANY_LOOKS, gives_up=False, options=()),

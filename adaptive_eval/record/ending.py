@@ -33,6 +33,7 @@ from adaptive_eval.store import (
     RunStopped,
     Store,
     TrialsImported,
+    TrialsRegraded,
     events_of_kind,
     events_since_start,
 )
@@ -403,8 +404,9 @@ def build_ended(
 
 
 def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
-    """The arguments of the command that has last begun the run, or gone on with it."""
+    """The arguments of the command that has last begun the run or gone on with it, or goes on by its new grades."""
     known = [one.arguments for one in events if isinstance(one, RunBegun | TrialsImported)]
+    known += [one.arguments for one in events_of_kind(events_since_start(events), TrialsRegraded) if one.arguments]
     return tuple(safe_line(word, len(word)) for word in known[-1]) if known and known[-1] else None
 
 

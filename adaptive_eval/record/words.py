@@ -368,8 +368,10 @@ def _percent(share: float | None) -> str:
 def to_go_on(results: Results) -> str | None:
     """The expected cost of going on until all is called or a cap is met; None if the run is finished."""
     more, cost = results.trials_to_go, results.cost
-    if results.run.status == "finished" or more < 0.5:
+    if results.run.status == "finished":
         return None
+    if more < 0.5:  # by the estimate an open pair would be called by now; how long it stays open is luck
+        return "going on asks for another round of answers at least"
     known = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
     each = [said.format(used / cost.trials * more) for used, said in known.values() if used and cost.trials]
     return f"going on asks for about {several(round(more), 'more answer')}" + (f" ({', '.join(each)})" if each else "")

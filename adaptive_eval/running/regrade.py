@@ -81,10 +81,17 @@ class Regraded(NamedTuple):
     after: Results | None = None
 
 
-async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_caps: bool = False) -> Regraded:
+async def regrade(
+    directory: Path,
+    config: RunConfig | None = None,
+    *,
+    beyond_caps: bool = False,
+    arguments: tuple[str, ...] | None = None,
+) -> Regraded:
     """Grade the stored answers of a run again; raises `RunChanged` if `config` changes more than the grading.
 
-    `beyond_caps`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it.
+    `beyond_caps`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it. `arguments`:
+    those of the command that goes on with `config`.
     """
     with closing(Store.attach(directory)) as store:
         stored = store.reader.header()
@@ -103,11 +110,16 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
                 _require_no_recorded(store)
                 _require_no_prior(store)
             _require_texts(store)
-        return await _regrade(store, config, questions, header, beyond_caps)
+        return await _regrade(store, config, questions, header, beyond_caps, arguments)
 
 
 async def _regrade(
-    store: Store, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None, beyond_caps: bool
+    store: Store,
+    config: RunConfig,
+    questions: tuple[Question, ...],
+    header: RunHeader | None,
+    beyond_caps: bool,
+    arguments: tuple[str, ...] | None,
 ) -> Regraded:
     if header is None:
         rubric, thresholds = kept_rubric(config.rubric, store.reader.events()), None
@@ -126,7 +138,7 @@ async def _regrade(
     events: list[Event] = [] if thresholds is None else [thresholds]
     events += [] if ledger is None else [ledger.taken_back()]
     events += sum_by_model(filter(None, map(wasted_verdict, regrades, before.used)))
-    return _write(store, done, regrades, events, header)
+    return _write(store, done, regrades, events, header, arguments)
 
 
 class _Before:
@@ -187,7 +199,12 @@ async def _grade_all(
 
 
 def _write(
-    store: Store, done: Regraded, regrades: list[Regrade], events: list[Event], header: RunHeader | None
+    store: Store,
+    done: Regraded,
+    regrades: list[Regrade],
+    events: list[Event],
+    header: RunHeader | None,
+    arguments: tuple[str, ...] | None,
 ) -> Regraded:
     """Store grades, the events that go with them, and the results that follow."""
     standing = StoredRun(store.reader)
@@ -195,7 +212,8 @@ def _write(
     anew = done.changed > 0 or (header is not None and header.meaning.get("rubric") != rubric)  # else no look changes
     opening = judged_cells(standing) if anew else []
     last = store.reader.newest_trial_id if opening else None
-    told = TrialsRegraded(done.answers, answers=done.answers, changed=done.changed, failed=done.failed, opening=last)
+    counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
+    told = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
     before = standing.recompute_results(running=False)
     store.regrade(regrades, [told, *events], header, opening)
     after = StoredRun(store.reader).recompute_results(running=False)

@@ -7,6 +7,7 @@ import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from textwrap import shorten
 
 import numpy as np
 import scipy
@@ -129,8 +130,8 @@ def pull_request(view: RunView) -> str:
         told.append(f"Promise: {promised}.")
     if results.warnings:
         first = results.warnings[0]
-        text = markdown_cell(first.text if first.model is None else f"{first.model}: {first.text}", 300)
-        told.append(f"{several(len(results.warnings), 'warning')} in the report, the first: {text}")
+        text = shorten(first.text if first.model is None else f"{first.model}: {first.text}", 400, placeholder=" …")
+        told.append(f"{several(len(results.warnings), 'warning')} in the report, the first: {markdown_cell(text, 400)}")
     return "\n\n".join(told) + "\n"
 
 

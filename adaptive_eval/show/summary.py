@@ -72,7 +72,7 @@ def findings(
             yield f"      and {len(results.models) - SHOWN_MODELS} more"
         yield ""
         yield from () if briefly else _needs(results, ranking.names)
-        if (counted := counted_sentence(results)) is not None:
+        if not briefly and (counted := counted_sentence(results)) is not None:
             yield counted
         if (promised := promise_line(results)) is not None:
             yield f"promise   {promised}"

@@ -19,19 +19,9 @@ if TYPE_CHECKING:
     from adaptive_eval.testing.policies import check_policy
     from adaptive_eval.testing.rules import check_rule
 
-__all__ = [
-    "check_grader",
-    "check_objective",
-    "check_policy",
-    "check_rule",
-]
+__all__ = ["check_grader", "check_objective", "check_policy", "check_rule"]
 
-_HOMES = {
-    "check_grader": "graders",
-    "check_objective": "objectives",
-    "check_policy": "policies",
-    "check_rule": "rules",
-}
+_HOMES = {"check_grader": "graders", "check_objective": "objectives", "check_policy": "policies", "check_rule": "rules"}
 
 
 def __getattr__(name: str) -> object:

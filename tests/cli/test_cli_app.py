@@ -71,6 +71,19 @@ def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixt
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(told)
 
 
+def test_an_error_breaks_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    words, command = ["severalwords"] * 20, f"  adaptive-eval run {'long/' * 20}mine.yaml"
+    with pytest.raises(typer.Exit), reported():
+        raise Rejected(f"{' '.join(words)}\n{command}")
+    *told, last = capsys.readouterr().err.splitlines()
+    assert len(told) > 1 and all(len(line) <= 80 for line in told) and last == command
+    assert " ".join(told).split() == ["error:", *words]
+
+
 def test_a_setting_for_no_configuration_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["regrade", str(tmp_path), "--set", "grader=exact"])
     assert result.exit_code == 2

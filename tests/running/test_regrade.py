@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.ending import find_arguments
 from adaptive_eval.record.results_file import read_results
+from adaptive_eval.record.words import to_go_on
 from adaptive_eval.store import RunReader, SettingsChanged, TrialsRegraded, events_of_kind
 
 FRAGILE = """
@@ -85,6 +88,9 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     assert f"graded {len(before.outcomes)} answers again" in done.stdout
     again = regrade(site.directory())
     assert again.exit_code == ExitCode.REACHED and "every stored answer has a grade" in again.stdout
+    with closing(RunReader.open(site.directory())) as reader:
+        goes_on = find_arguments(reader.events())
+    assert goes_on == (str(contains), "--run-dir", str(site.directory())), "the first configuration would be refused"
     resumed = site.run(contains)
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr
     assert Found.of(site.directory()).outcomes.keys() == before.outcomes.keys()
@@ -164,6 +170,8 @@ def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: S
         assert row.score is not None and row.score != by_name[row.name]
         assert f"{100 * (by_name[row.name] or 0.0):.1f}%" in done.stdout and f"{100 * row.score:.1f}%" in done.stdout
     assert after.run.status == "stopped" and "going on asks for about" in done.stdout
+    another = replace(after, trials_to_go=0.0)
+    assert to_go_on(another) == "going on asks for another round of answers at least", "a pair is open"
 
     resumed = site.run(coin)
     assert resumed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), resumed.stderr

@@ -22,7 +22,7 @@ from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended, Ending
 from adaptive_eval.record.event_words import sentence
-from adaptive_eval.record.finding import Clause, finding
+from adaptive_eval.record.finding import Clause, counted_sentence, finding
 from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.live_status import StatusTaker
 from adaptive_eval.record.results import Caution, GateRow, ModelRow, Results
@@ -134,6 +134,8 @@ async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(
     bed, found = Watched(tmp_path), ten_models(names)
     await bed.show(QuietDisplay())
     found = replace(found, warnings=tuple(Caution("odd", None, "a warning " * at) for at in (40, 41, 42)))
+    found = replace(found, looks=(replace(found.looks[-1], trials=1),))  # most answers were asked ahead of it
+    assert counted_sentence(found) is not None
     ended = how_it_ended(Reason.OUT_OF_REACH, bed.take(), Path("runs/ten"), found)
     _, *lines = last_screen(ended, 80, 24).splitlines()
     assert len(lines) <= 24 and all(cell_len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPUs

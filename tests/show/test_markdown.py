@@ -321,11 +321,14 @@ def _ended_by(results: Results, reason: str | None) -> Results:
     return replace(results, run=replace(results.run, reason=reason))
 
 
-def test_a_pull_request_says_whose_the_first_warning_is(view: RunView) -> None:
+def test_a_pull_request_says_whose_the_first_warning_is_in_whole_words(view: RunView) -> None:
     assert view.results is not None
     cut = Caution("truncated", "ada", "15.9% of its answers ended at max_tokens")
     text = pull_request(replace(view, results=replace(view.results, warnings=(cut,))))
     assert "1 warning in the report, the first: ada: 15.9% of its answers ended at max\\_tokens" in text
+    long = Caution("odd", None, "many words " * 40)
+    text = pull_request(replace(view, results=replace(view.results, warnings=(long,))))
+    assert text.endswith(("words many …\n", "many words …\n"))
 
 
 def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: RunView) -> None:

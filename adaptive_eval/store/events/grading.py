@@ -43,6 +43,8 @@ class TrialsRegraded(Event):
     opening: int | None = where_known()
     """Of the trials up to this one, those of round 0 are what the first look has: a rule that did not see these grades
     has asked for them. None where looks are taken as before."""
+    arguments: tuple[str, ...] | None = where_known()
+    """Those of `adaptive-eval run` that go on by these grades."""
 
 
 @dataclass(frozen=True, slots=True)
