@@ -25,9 +25,8 @@ def verify(run: Annotated[Path, typer.Argument(help="The directory of a run.", m
     if not found.damages:
         unless = ", as far as it can be checked" if found.notes else ""
         earlier = f" ({found.earlier_looks:,} under earlier settings)" if found.earlier_looks else ""
-        typer.echo(
-            f"{found.trials:,} trials, {found.looks:,} looks{earlier}, results, events, questions: intact{unless}"
-        )
+        stored = f"{several(found.trials, 'trial')}, {several(found.looks, 'look')}{earlier}"
+        typer.echo(f"{stored}, results, events, questions: intact{unless}")
         return
     for damage in found.damages[:MOST_SHOWN]:
         typer.echo(f"damaged: {safe_line(damage)}", err=True)

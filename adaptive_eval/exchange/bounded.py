@@ -51,7 +51,7 @@ def opened_file(file: LogFile) -> Iterator[IO[bytes]]:
         with file.path.open("rb") as handle:
             yield handle
     except OSError as error:
-        raise file.refuse(f"cannot be read: {error.strerror}") from error
+        raise file.refuse(f"cannot be read: {error.strerror or error}") from error
 
 
 def read_whole(file: LogFile) -> bytes:

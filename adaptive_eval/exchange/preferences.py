@@ -80,14 +80,14 @@ def _named(file: LogFile, place: str, columns: Row, side: str) -> str:
 
 
 def _won(file: LogFile, place: str, columns: Row, a: str, b: str) -> float:
-    given = as_text(columns.get("winner")).strip()
+    given = _named(file, place, columns, "winner")
     word = given.casefold()
     meant = {won for name, won in ((a, 1.0), (b, 0.0)) if name == given}
     meant |= {SIDES[word]} if word in SIDES else set()
     meant |= {0.5} if TIES.fullmatch(word) else set()
     if len(meant) != 1:
         known = f"model_a, model_b, tie, or the name of one of the two ({a:.80}, {b:.80})"
-        raise file.refuse(f"winner must be {known}, and no word for both, but got {given or 'nothing':.80}", place)
+        raise file.refuse(f"winner must be {known}, and no word for both, but got {given:.80}", place)
     return meant.pop()
 
 

@@ -3,7 +3,9 @@
 import random
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.verified import verify_run
 from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.database import DATABASE_FILE
 
@@ -56,11 +59,14 @@ def copy(done: Site, tmp_path: Path) -> Path:
     return Path(shutil.copytree(done.directory(), tmp_path / "copy"))
 
 
-def test_a_run_is_intact(done: Site) -> None:
+def test_a_run_is_intact(done: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     said = command("verify", done.directory())
     assert said.exit_code == 0, said.output
     assert said.output.endswith("intact\n")
     assert "note" not in said.output
+    once = replace(verify_run(done.directory()), looks=1)
+    monkeypatch.setattr(sys.modules["adaptive_eval.cli.verify"], "verify_run", lambda run: once)
+    assert " trials, 1 look, results" in command("verify", done.directory()).output
 
 
 @pytest.mark.parametrize("flips", FLIPS)
