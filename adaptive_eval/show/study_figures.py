@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adaptive_eval.show.plots import colour, grid, line_style, plain_name, save_figure, styled
+from adaptive_eval.show.plots import STYLES, colour, grid, line_style, plain_name, save_figure, styled
 from adaptive_eval.study.experiment import Panel, StudyFigure
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def draw_study_figures(
                 HEIGHT + ROW * len(panel.curves) * (panel.kind == "cells" or panel.up == "rank") for panel in one.panels
             ]
             figure, all_axes = grid(len(one.panels), 1, sum(heights), heights)
-            labels = dict.fromkeys(curve.label for panel in one.panels for curve in panel.curves)
+            labels = dict.fromkeys(curve.label for panel in one.panels if panel.up != "rank" for curve in panel.curves)
             colours = {label: number for number, label in enumerate(labels)}
             for axes, panel in zip(all_axes, one.panels, strict=True):
                 _draw_cells(figure, axes, panel) if panel.kind == "cells" else _draw(axes, panel, colours)
@@ -60,25 +60,25 @@ def _draw_cells(figure: "Figure", axes: "Axes", panel: Panel) -> None:
 
 
 def _draw(axes: "Axes", panel: Panel, colours: Mapping[str, int]) -> None:
-    """Draw a panel; what has one label has one colour in all panels of a figure."""
+    """Draw a panel; what has one label has one colour in all panels of a figure, and is grey in one of ranks alone."""
     from matplotlib.ticker import MaxNLocator
 
     width = 0.8 / max(len(panel.curves), 1)
     for place, curve in enumerate(panel.curves):
-        label, number = plain_name(curve.label, LONGEST_TITLE) or None, colours[curve.label]
+        label, number = plain_name(curve.label, LONGEST_TITLE) or None, colours.get(curve.label)
+        drawn = colour(number) if number is not None else "#666666"
+        dashes = line_style(number) if number is not None else STYLES[place % len(STYLES)]
         x, y = np.array(curve.x, dtype=float), np.array(curve.y, dtype=float)
         if panel.kind == "bars":
             step = np.diff(x).min() if len(x) > 1 else 1.0
             at = x + (place - (len(panel.curves) - 1) / 2.0) * width * step
-            axes.bar(at, y, width * step, label=label, color=colour(number))
+            axes.bar(at, y, width * step, label=label, color=drawn)
         elif panel.kind == "steps":
-            axes.step(
-                x, y, where="post", label=label, color=colour(number), linestyle=line_style(number), linewidth=1.3
-            )
+            axes.step(x, y, where="post", label=label, color=drawn, linestyle=dashes, linewidth=1.3)
         elif len(x) == 1:
-            axes.plot(x, y, MARKS[place % len(MARKS)], label=label, color=colour(number), markersize=6)
+            axes.plot(x, y, MARKS[place % len(MARKS)], label=label, color=drawn, markersize=6)
         else:
-            axes.plot(x, y, label=label, color=colour(number), linestyle=line_style(number), linewidth=1.4)
+            axes.plot(x, y, label=label, color=drawn, linestyle=dashes, linewidth=1.4)
     axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
     axes.set_xlabel(panel.across)
     axes.set_ylabel(panel.up)
