@@ -117,12 +117,12 @@ class Ending:
     """The error that ended it, as its store tells it."""
     gated: bool = False
     """The run has a gate."""
-    killed: bool = False
-    """Its last start has left no end."""
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
     """Its trials are those of logs: no command has begun it."""
+    without_reason: str = ""
+    """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
     """Those of `adaptive-eval run` that go on with it, if they are known."""
 
@@ -188,7 +188,7 @@ class Ending:
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
         if self.reason is None:
-            return IMPORTED if self.imported else KILLED if self.killed else STOPPED
+            return self.without_reason or STOPPED
         return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
 
     @property
@@ -381,8 +381,8 @@ def find_ending(events: Sequence[Event], results: Results | None, trials: int, *
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
         fatal_error=find_fatal_error(events),
         gated=gated,
-        killed=was_killed(events),
         imported=is_imported_alone(events),
+        without_reason=_without_reason(events),
         asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
     )
@@ -429,6 +429,14 @@ def is_imported_alone(events: Sequence[Event]) -> bool:
     return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)
 
 
+def _without_reason(events: Sequence[Event]) -> str:
+    if is_imported_alone(events):
+        return IMPORTED
+    if was_killed(events):
+        return KILLED
+    return REGRADED if events_of_kind(events, RunFinished) else STOPPED
+
+
 def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason | None:
     """The reason that the run stored last, or that its results give: trials of an imported run may be enough."""
     last = events[-1] if events else None
@@ -447,6 +455,7 @@ def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
 
 
 IMPORTED = "Imported: these are the trials of logs, judged once."
+REGRADED = "Regraded: the run was finished, and by the new grades a comparison is open."
 STOPPED = "Stopped. Every answer that was graded is stored."
 KILLED = "Killed: the process has left no end of the run. Every answer that was committed is stored."
 PRECISE = "Finished: every score is as precise as was asked."
