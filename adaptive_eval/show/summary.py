@@ -33,7 +33,7 @@ SHOWN_WARNINGS = 5
 WIDEST_ID = 40
 LONGEST_REASON = 1000
 LONGEST_WARNING = 400
-SHORT_WARNING = 60
+SHORT_NAME, SHORT_WARNING = 20, 60
 
 
 def last_screen(ended: Ended, width: int | None = None, height: int | None = None) -> str:
@@ -186,10 +186,10 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
     for warning in results.warnings:
         same = warning.text.partition(" of its answers ")[2] or f"{warning.model}: {warning.text}"
         alike.setdefault((warning.kind, same), []).append(warning)
-    shown = list(alike.values())[: 1 if briefly else SHOWN_WARNINGS]
+    shown, width = list(alike.values())[: 1 if briefly else SHOWN_WARNINGS], SHORT_NAME if briefly else WIDEST_NAME
     further = len(alike) - len(shown)
     for warning, *others in shown:
-        subject = "" if warning.model is None else f"{safe_name(warning.model, WIDEST_NAME)}: "
+        subject = "" if warning.model is None else f"{safe_name(warning.model, width)}: "
         text = f"{subject}{safe_line(warning.text, LONGEST_REASON)}"
         if briefly:
             yield f"warning   {shorten(text, SHORT_WARNING, placeholder=' …')}{f', {further} more' if further else ''}"
