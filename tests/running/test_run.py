@@ -33,7 +33,7 @@ from adaptive_eval.show.serve.folder import UNANSWERED, RunsFolder
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.store import CommitBatch, RunReader, RunResumed, Store, events_of_kind
 
-CONTINUE = r"to do     go on:\n          adaptive-eval run \S*run\.yaml"
+CONTINUE = r"to do     go on:\r?\n          adaptive-eval run \S*run\.yaml"
 
 
 def results(directory: Path) -> dict[str, object]:
