@@ -459,7 +459,7 @@ async def test_no_look_depends_on_models_that_overlap(tmp_path: Path, reference:
     await bed.start()
     assert bed.looks() == reference.looks()
     assert bed.outcomes() == reference.outcomes()
-    assert any(host.pairs for host in hosts)
+    assert places > 1 or hosts[0].pairs, "two models do share a place where there is one alone"
 
 
 async def test_what_does_not_fit_waits_until_the_place_is_empty(tmp_path: Path, reference: Bed) -> None:
