@@ -46,13 +46,11 @@ def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]
 def prompt_problems(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str], mend: str) -> Iterator[str]:
     """Questions that models, by their names here, were asked in other words under the names that `sources` has."""
     ours, theirs = ({one.name: one for one in config.models} for config in (prepared.config, earlier.setup.config))
-    imported = bool(events_of_kind(earlier.events, TrialsImported))
+    common, imported = _common_questions(prepared, earlier), bool(events_of_kind(earlier.events, TrialsImported))
     for name, source in sources.items():
-        for question, other in _common_questions(prepared, earlier) if source in theirs else ():
-            known, sent = (
-                _as_sent(earlier.setup.config, theirs[source], other),
-                _as_sent(prepared.config, ours[name], question),
-            )
+        for question, other in common if source in theirs else ():
+            known = _as_sent(earlier.setup.config, theirs[source], other)
+            sent = _as_sent(prepared.config, ours[name], question)
             if _asks_otherwise(sent, known) and (not imported or _asks_otherwise(question, other)):
                 yield f"asked {source} something else as question {question.id!r}; {mend}"
 

@@ -135,9 +135,10 @@ def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, 
     """The models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
-    head, lines, _ = ranking_text(standings, scale, width, gated=gated)
+    shown = standings[:rows]
+    head, lines, _ = ranking_text(shown, scale, width, gated=gated)
     parts = [Text(head, style="dim")]
-    for one, (before, verdict) in list(zip(standings, lines, strict=True))[:rows]:
+    for one, (before, verdict) in zip(shown, lines, strict=True):
         style = "red" if one.row.set_aside is not None else STYLES.get(one.clause.verdict if one.clause else "", "")
         parts.append(Text.assemble(before, (verdict, style)))
     if len(standings) > rows:
